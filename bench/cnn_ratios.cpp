@@ -54,7 +54,7 @@ class ProjectSteps {
       blocks_.push_back(initial.replicate(block));
     }
     for (const std::int64_t client : clients_) {
-      require(trainer_->steps(client) == kSteps, "an epoch has whole batches only");
+      require(trainer_->steps(client, 1) == kSteps, "an epoch has whole batches only");
     }
   }
 

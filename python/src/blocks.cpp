@@ -279,6 +279,9 @@ void bind_blocks(nb::module_& core) {
             return self.get().trains(client);
           },
           nb::arg("client"), "Whether the client's local training has a step.")
+      .def_prop_ro(
+          "local_steps", [](PyBlock& self) { return to_numpy(self.get().local_steps()); },
+          "The local steps of each client in this round, by train.*: int64 [C].")
       .def(
           "weights",
           [](PyBlock& self, const std::string& weighting) {

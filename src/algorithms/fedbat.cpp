@@ -9,7 +9,6 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "fedhpc/algorithms/weighting.hpp"
-#include "fedhpc/training/local_steps.hpp"
 
 namespace fedhpc {
 
@@ -81,12 +80,11 @@ void FedBAT::initialise(const Setup& setup) {
   global_ = setup.initial_model();
   message_ = {at::zeros_like(global_.values), global_.layout};
   seed_ = setup.seed();
-  training_ = setup.training();
   binary_ = BinaryUpdate(global_.layout);
   signs_ = make_sign_codec(binary_.tensors());
   message_bytes_ = signs_->encoded_bytes(message_.values).front();
-  of_models_ = std::make_unique<RowOptimizer>(training_.step_rule(), global_.layout);
-  StepRule of_steps = training_.step_rule();
+  of_models_ = std::make_unique<RowOptimizer>(setup.training().step_rule(), global_.layout);
+  StepRule of_steps = setup.training().step_rule();
   of_steps.weight_decay = 0;
   of_steps.clip_norm = 0;
   of_steps_ = std::make_unique<RowOptimizer>(of_steps, layout_of_steps(binary_.count()));
@@ -130,7 +128,7 @@ FedBAT::Steps FedBAT::steps_of(Block& block, std::int64_t round) const {
   Steps steps;
   steps.clients = block.clients();
   steps.round = round;
-  steps.counts = local_steps(training_, *global_.layout, block.weights(Weighting::Samples));
+  steps.counts = block.local_steps();
   for (const std::int64_t count : steps.counts) {
     steps.warm_up.push_back(
         static_cast<std::int64_t>(std::floor(warm_up_ * static_cast<double>(count))));

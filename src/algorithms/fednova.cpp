@@ -5,7 +5,6 @@
 #include <ATen/ops/tensor.h>
 
 #include "fedhpc/models/row_numbers.hpp"
-#include "fedhpc/training/local_steps.hpp"
 
 namespace fedhpc {
 
@@ -90,8 +89,7 @@ double FedNova::length_of(const StepRule& rule, double eta, double mu, std::int6
 
 std::vector<double> FedNova::lengths_of(Block& block, double eta) const {
   std::vector<double> lengths;
-  for (const std::int64_t steps :
-       local_steps(training_, *global_.layout, block.weights(Weighting::Samples))) {
+  for (const std::int64_t steps : block.local_steps()) {
     lengths.push_back(length_of(training_.step_rule(), eta, mu_, steps));
   }
   return lengths;

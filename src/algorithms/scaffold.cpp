@@ -6,7 +6,6 @@
 
 #include "fedhpc/algorithms/local_gradient.hpp"
 #include "fedhpc/models/row_numbers.hpp"
-#include "fedhpc/training/local_steps.hpp"
 
 namespace fedhpc {
 
@@ -81,8 +80,7 @@ Rows Scaffold::change_of(Block& block, const Rows& start, const Rows& trained, c
   const Rows change{at::zeros_like(own.values), own.layout};
   std::vector<double> steps;   // 1 / (K eta_l)
   std::vector<double> trains;  // 1, or 0 for a client that takes no step
-  for (const std::int64_t count :
-       local_steps(training_options_, *start.layout, block.weights(Weighting::Samples))) {
+  for (const std::int64_t count : block.local_steps()) {
     steps.push_back(count > 0 ? 1 / (static_cast<double>(count) * eta) : 0);
     trains.push_back(count > 0 ? 1 : 0);
   }

@@ -1,7 +1,6 @@
 // The kinds of values that a key may have: what is allowed, how it is read and printed.
 
 #include <algorithm>
-#include <cstring>
 #include <sstream>
 #include <stdexcept>
 
@@ -50,6 +49,31 @@ OptionSet::Entry number_entry(std::string key, Number& value, Bounds<Number> bou
   return entry;
 }
 
+template <typename Number>
+OptionSet::Entry list_entry(std::string key, std::vector<Number>& value, Bounds<Number> bounds,
+                            std::string help) {
+  OptionSet::Entry entry;
+  entry.key = std::move(key);
+  entry.help = std::move(help);
+  const std::string one = describe(bounds);  // "a number ..."
+  const std::string kind = std::is_floating_point_v<Number> ? "number" : "whole number";
+  entry.allowed = kind + "s" + one.substr(2 + kind.size()) + ", separated by commas";
+  entry.parse = [&value, bounds](const std::string& text) {
+    std::vector<Number> numbers;
+    const bool unset = text.empty();  // a default: nobody may set that
+    for (const std::string& word : unset ? Words{} : split_list(text)) {
+      numbers.push_back(parse_number(word, bounds));
+    }
+    value = std::move(numbers);
+  };
+  entry.print = [&value] {
+    Words words;
+    for (const Number number : value) words.push_back(print_number(number));
+    return join(words, ",");
+  };
+  return entry;
+}
+
 }  // namespace
 
 OptionSet::Entry& OptionSet::add(std::string key, std::int64_t& value, Bounds<std::int64_t> bounds,
@@ -77,27 +101,12 @@ OptionSet::Entry& OptionSet::add(std::string key, std::string& value, std::strin
 
 OptionSet::Entry& OptionSet::add(std::string key, std::vector<std::int64_t>& value,
                                  Bounds<std::int64_t> bounds, std::string help) {
-  return insert({.key = std::move(key),
-                 .help = std::move(help),
-                 .allowed = "whole numbers" +
-                            describe(bounds).substr(std::strlen("a whole number")) +
-                            ", separated by commas",
-                 .parse =
-                     [&value, bounds](const std::string& text) {
-                       std::vector<std::int64_t> numbers;
-                       const bool unset = text.empty();  // a default: nobody may set that
-                       for (const std::string& word : unset ? Words{} : split_list(text)) {
-                         numbers.push_back(parse_number(word, bounds));
-                       }
-                       value = std::move(numbers);
-                     },
-                 .print =
-                     [&value] {
-                       std::vector<std::string> words;
-                       for (const std::int64_t number : value)
-                         words.push_back(print_number(number));
-                       return join(words, ",");
-                     }});
+  return insert(list_entry(std::move(key), value, bounds, std::move(help)));
+}
+
+OptionSet::Entry& OptionSet::add(std::string key, std::vector<double>& value, Bounds<double> bounds,
+                                 std::string help) {
+  return insert(list_entry(std::move(key), value, bounds, std::move(help)));
 }
 
 OptionSet::Entry& OptionSet::add(std::string key, std::vector<std::string>& value,

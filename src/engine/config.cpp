@@ -157,6 +157,9 @@ void Config::declare_methods_of_keys() {
   }
   options_.acts("topology.placement",
                 methods([](const Algorithm& one) { return one.traits().can_leave_rounds; }));
+  // Others draw the number of steps themselves, one for all clients.
+  options_.acts("train.stragglers",
+                methods([](const Algorithm& one) { return one.traits().mean_steps == 0; }));
   const Condition exchanges = unless("algorithm.name", "localonly");
   // pFedSOP's clients send what moves trainable columns alone, in any case.
   options_.acts("train.buffers", unless("algorithm.name", "pfedsop"));

@@ -94,6 +94,7 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
   identify_code();
   fail_together(comm, [&] { within_memory("the data on the device", [&] { move_to_device(); }); });
   trainer = std::make_unique<LocalTrainer>(*model, *shard, config.train, context);
+  require_steps_to_leave_out();
   evaluator = std::make_unique<Evaluator>(
       *model, context, [this] { comm.progress(); }, loss);
   open_store();
@@ -197,9 +198,11 @@ std::int64_t Parts::participants_limit() const {
 }
 
 Cohort Parts::draw(std::int64_t round) const {
-  return has_edge_models()
-             ? draw_hierarchical_cohort(context.seed, round, placement(), config.topology)
-             : draw_cohort(context.seed, round, partition.clients(), config.topology.participation);
+  return without_absent(
+      has_edge_models()
+          ? draw_hierarchical_cohort(context.seed, round, placement(), config.topology)
+          : draw_cohort(context.seed, round, partition.clients(), config.topology.participation),
+      round, trainer->stragglers(), placement());
 }
 
 Placement Parts::open_data() {

@@ -57,6 +57,17 @@ void Parts::open_model(const Resumption* from) {
                         saved ? InitState::Initial : config.model.init_state);
 }
 
+void Parts::require_steps_to_leave_out() const {
+  if (!trainer->stragglers().train_less()) return;
+  for (std::int64_t client = 0; client < partition.clients(); ++client) {
+    if (steps_of(client) > 1) return;
+  }
+  config.options().refuse(
+      "train.stragglers",
+      "clients that take one local step, of which nobody can leave out any; give "
+      "them more, or use train.straggler_work = none");
+}
+
 void Parts::open_weights(const Resumption* from) {
   const LayoutPtr& layout = model->layout();
   if (from != nullptr && from->holds_initial_model) {

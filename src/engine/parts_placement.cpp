@@ -101,6 +101,7 @@ void Parts::start_moves() {
                                                            .placement = placement(),
                                                            .partition = partition,
                                                            .training = config.train,
+                                                           .stragglers = trainer->stragglers(),
                                                            .shard = *shard,
                                                            .store = *store,
                                                            .shared = shared.get()},

@@ -60,6 +60,7 @@ class Trials {
   static TrainOptions steps(TrainOptions options, std::int64_t count) {
     options.local_epochs = 0;
     options.local_steps = count;
+    options.stragglers = 0;
     return options;
   }
 
@@ -259,14 +260,14 @@ PlannedMachine plan_machine(const Parts& parts, const PlannedRun& run, int ranks
   constexpr std::int64_t kRounds = 200;
   const std::int64_t rounds = std::max<std::int64_t>(1, std::min(parts.config.run.rounds, kRounds));
   const bool moves = parts.moves_clients(there);
-  const RoundCosts costs = costs_of_round(parts.moving_rules(there), parts.config.train,
-                                          parts.partition, *parts.store, [](const Move&) {
-                                            return std::int64_t{0};  // one host: samples stay
-                                          });
   const auto share = 1 / static_cast<double>(rounds);
   machine.balance = 0;
   machine.balance_at_home = 0;
   for (std::int64_t t = 1; t <= rounds; ++t) {
+    const RoundCosts costs =
+        costs_of_round(t, parts.moving_rules(there), parts.config.train,
+                       parts.trainer->stragglers(), parts.partition, *parts.store,
+                       [](const Move&) { return std::int64_t{0}; });  // one host: samples stay
     const std::vector<std::int64_t> cohort = parts.draw(t).clients;
     const std::vector<Move> planned =
         moves ? plan_round(cohort, there, parts.moving_rules(there).range, costs)

@@ -15,7 +15,17 @@ namespace fedhpc {
 
 std::int64_t Block::round() const { return state_.number; }
 
-bool Block::trains(std::int64_t client) const { return state_.services.trainer.steps(client) > 0; }
+std::int64_t Block::steps_of(std::int64_t client) const {
+  return state_.services.trainer.steps(client, state_.number);
+}
+
+bool Block::trains(std::int64_t client) const { return steps_of(client) > 0; }
+
+std::vector<std::int64_t> Block::local_steps() const {
+  std::vector<std::int64_t> steps;
+  for (const std::int64_t client : clients_) steps.push_back(steps_of(client));
+  return steps;
+}
 
 std::vector<std::int64_t> Block::clients_at(std::span<const std::int64_t> places) const {
   std::vector<std::int64_t> clients;

@@ -19,14 +19,16 @@ constexpr double kFlopsOfByte = 64;
 
 }  // namespace
 
-RoundCosts costs_of_round(const MovingRules& rules, const TrainOptions& training,
-                          const Partition& partition, const ClientStore& store,
+RoundCosts costs_of_round(std::int64_t t, const MovingRules& rules, const TrainOptions& training,
+                          const Stragglers& stragglers, const Partition& partition,
+                          const ClientStore& store,
                           const std::function<std::int64_t(const Move&)>& sample_bytes) {
   const std::int64_t state = 2 * store.bytes_of_client();
   const double visits_of_byte = rules.count_costs ? kFlopsOfByte / rules.flops_of_sample : 0;
   return {.work =
-              [&training, &partition](std::int64_t client) {
-                return static_cast<double>(sample_visits(training, partition.train.count(client)));
+              [t, &training, &stragglers, &partition](std::int64_t client) {
+                return stragglers.part(client, t) *
+                       static_cast<double>(sample_visits(training, partition.train.count(client)));
               },
           .of_moving =
               [state, visits_of_byte, sample_bytes](const Move& move) {
@@ -51,20 +53,21 @@ bool ClientMoves::sends_samples(int from, int to) const {
   return parts_.shared == nullptr || hosts_[from] != hosts_[to];
 }
 
-RoundCosts ClientMoves::costs() const {
-  return costs_of_round(
-      rules_, parts_.training, parts_.partition, parts_.store, [this](const Move& move) {
-        // Of other hosts nobody knows whether their ranks share memory: those that can do.
-        if (hosts_[move.from] == hosts_[move.to]) return std::int64_t{0};
-        return parts_.shard.packed_bytes(std::span(&move.client, 1), Shard::Packed::Training);
-      });
+RoundCosts ClientMoves::costs(std::int64_t t) const {
+  return costs_of_round(t, rules_, parts_.training, parts_.stragglers, parts_.partition,
+                        parts_.store, [this](const Move& move) {
+                          // Of other hosts nobody knows whether their ranks share memory: those that can do.
+                          if (hosts_[move.from] == hosts_[move.to]) return std::int64_t{0};
+                          return parts_.shard.packed_bytes(std::span(&move.client, 1),
+                                                           Shard::Packed::Training);
+                        });
 }
 
-void ClientMoves::begin(std::span<const std::int64_t> cohort, Shard::Packed what) {
+void ClientMoves::begin(std::int64_t t, std::span<const std::int64_t> cohort, Shard::Packed what) {
   require(seated_ && guests_.empty() && away_.empty(), "a round begins when everybody is at home");
-  if (!std::ranges::equal(cohort, cohort_)) {
+  if (parts_.stragglers.train_less() || !std::ranges::equal(cohort, cohort_)) {
     cohort_.assign(cohort.begin(), cohort.end());
-    moves_ = plan_round(cohort_, parts_.placement, rules_.range, costs());
+    moves_ = plan_round(cohort_, parts_.placement, rules_.range, costs(t));
   }
   what_ = what;
   const int rank = parts_.world.rank();

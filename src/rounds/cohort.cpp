@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <numeric>
 
 namespace fedhpc {
@@ -55,6 +56,23 @@ Cohort draw_hierarchical_cohort(std::uint64_t seed, std::int64_t round, const Pl
   }
   std::sort(cohort.clients.begin(), cohort.clients.end());
   return cohort;
+}
+
+Cohort without_absent(Cohort drawn, std::int64_t round, const Stragglers& stragglers,
+                      const Placement& placement) {
+  if (!stragglers.stay_away()) return drawn;
+  std::map<std::int64_t, std::vector<std::int64_t>>
+      groups;  // by edge, where there are models of them
+  for (const std::int64_t client : drawn.clients) {
+    groups[drawn.edges.empty() ? 0 : placement.edge_of(client)].push_back(client);
+  }
+  drawn.clients.clear();
+  for (const auto& [edge, clients] : groups) {
+    const std::vector<std::int64_t> here = stragglers.on_time(clients, round);
+    drawn.clients.insert(drawn.clients.end(), here.begin(), here.end());
+  }
+  std::sort(drawn.clients.begin(), drawn.clients.end());
+  return drawn;
 }
 
 std::vector<std::int64_t> draw_by_samples(

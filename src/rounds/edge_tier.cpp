@@ -53,7 +53,8 @@ std::vector<double> EdgeTier::weights_of_clients(Weighting weighting) const {
 void EdgeTier::draw_participants(std::uint64_t seed) {
   if (state_.edge_round == 0) of_round_ = state_.cohort.clients;
   const auto samples = [&](std::int64_t client) {
-    return state_.weight_of(client, Weighting::Samples);
+    const bool away = state_.services.trainer.stragglers().is_away(client, state_.number);
+    return away ? 0 : state_.weight_of(client, Weighting::Samples);
   };
   state_.replace_cohort(
       draw_by_samples({.seed = seed,

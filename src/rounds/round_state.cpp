@@ -16,15 +16,16 @@ std::int64_t clients_here(const RoundServices& rank) {
 }
 
 /// Sends participants off to where they are trained; what is read of them hangs on `scored`.
-void send_off(RoundServices& rank, const std::vector<std::int64_t>& clients,
+void send_off(RoundServices& rank, std::int64_t t, const std::vector<std::int64_t>& clients,
               RoundState::Evaluated scored) {
   if (rank.moves == nullptr) return;
   rank.moves->begin(
-      clients, scored == RoundState::Evaluated::Yes ? Shard::Packed::All : Shard::Packed::Training);
+      t, clients,
+      scored == RoundState::Evaluated::Yes ? Shard::Packed::All : Shard::Packed::Training);
 }
 
-Cohort sent_off(RoundServices& rank, Cohort drawn, RoundState::Evaluated scored) {
-  send_off(rank, drawn.clients, scored);
+Cohort sent_off(RoundServices& rank, std::int64_t t, Cohort drawn, RoundState::Evaluated scored) {
+  send_off(rank, t, drawn.clients, scored);
   return drawn;
 }
 
@@ -34,7 +35,7 @@ RoundState::RoundState(RoundServices& rank, std::int64_t t, Cohort drawn, Evalua
                        std::unique_ptr<PartialRound> from)
     : services(rank),
       number(t),
-      cohort(sent_off(rank, std::move(drawn), scored)),
+      cohort(sent_off(rank, t, std::move(drawn), scored)),
       evaluated(scored),
       wire(services.books.ledger, services.network, services.shard, clients_here(rank),
            services.topology.placement().edges(), services.buffers,
@@ -63,7 +64,7 @@ std::vector<std::int64_t> RoundState::here() const {
 void RoundState::replace_cohort(std::vector<std::int64_t> clients) {
   go_home();
   cohort.clients = std::move(clients);
-  send_off(services, cohort.clients, evaluated);
+  send_off(services, number, cohort.clients, evaluated);
   wire.clock().cover(clients_here(services));
 }
 

@@ -35,11 +35,12 @@ Wire::Wire(Ledger& ledger, const NetworkModel& network, const Shard& shard,
            std::int64_t num_clients, std::int64_t num_edges, OwnBuffers* buffers,
            const LinkDraws& draws, LinkMemory* memory)
     : ledger_(ledger),
+      network_(network),
       shard_(shard),
       buffers_(buffers),
       draws_(draws),
       memory_(memory),
-      clock_(network, num_clients, num_edges) {}
+      clock_(network.on(), num_clients, num_edges) {}
 
 std::vector<std::int64_t> Wire::send_(Tensor& values, const LayoutPtr& layout, const Codec& codec,
                                       std::span<const std::uint64_t> seeds) {
@@ -100,7 +101,7 @@ Received Wire::as_changes(const Rows& models, Rows& known, const Codec& codec,
 void Wire::book(Direction direction, std::int64_t bytes, std::span<const std::int64_t> clients) {
   for (const std::int64_t client : clients) {
     ledger_.book(client_link, direction, bytes);
-    clock_.transfer(client_link, shard_.position(client), bytes);
+    clock_.pass(shard_.position(client), network_.payload_seconds(client_link, client, bytes));
   }
 }
 
@@ -193,13 +194,13 @@ Received Wire::to_edge(const Rows& model, std::int64_t edge, const Codec* codec)
 
 void Wire::book_edge(Direction direction, std::int64_t edge, std::int64_t bytes) {
   ledger_.book(Link::EdgeCloud, direction, bytes);
-  clock_.edge_transfer(edge, bytes);
+  clock_.pass_at_edge(edge, network_.payload_seconds(Link::EdgeCloud, edge, bytes));
 }
 
 void Wire::take_gradients(std::span<const std::int64_t> clients,
                           std::span<const std::int64_t> counts) {
   for (std::size_t c = 0; c < clients.size(); ++c) {
-    clock_.gradients(shard_.position(clients[c]), counts[c]);
+    clock_.pass(shard_.position(clients[c]), network_.local_seconds(clients[c], counts[c]));
   }
 }
 

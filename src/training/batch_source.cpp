@@ -27,6 +27,7 @@ BatchSource::BatchSource(const Layout& model, const Shard& shard, const TrainOpt
       shard_(shard),
       options_(options),
       context_(context),
+      stragglers_(options, context.seed),
       singles_(single_batches(model)),
       largest_client_(shard.largest_client()) {}
 
@@ -55,7 +56,9 @@ std::int64_t BatchSource::batches(std::int64_t client, Share share) const {
 std::int64_t BatchSource::steps_of(std::int64_t client, const Pass& pass) const {
   if (pass.share.of > 0) return batches(client, pass.share);
   const std::int64_t trained = steps_for(shard_.train_count(client));
-  return trained > 0 && pass.steps > 0 ? std::min(most_batches_, pass.steps) : trained;
+  const std::int64_t all =
+      trained > 0 && pass.steps > 0 ? std::min(most_batches_, pass.steps) : trained;
+  return pass.purpose == Purpose::Batches ? stragglers_.steps(all, client, pass.round) : all;
 }
 
 double BatchSource::rate_of(std::int64_t client, const Pass& pass, std::int64_t step) const {

@@ -19,15 +19,6 @@ std::int64_t local_steps(const TrainOptions& options, const Layout& model, std::
              : checked_product("the local steps of a client", {options.local_epochs, in_epoch});
 }
 
-std::vector<std::int64_t> local_steps(const TrainOptions& options, const Layout& model,
-                                      std::span<const double> samples) {
-  std::vector<std::int64_t> steps;
-  for (const double count : samples) {
-    steps.push_back(local_steps(options, model, static_cast<std::int64_t>(count)));
-  }
-  return steps;
-}
-
 std::int64_t sample_visits(const TrainOptions& options, std::int64_t samples) {
   constexpr const char* kWhat = "the samples of a client's local steps";
   if (options.local_steps == 0) return checked_product(kWhat, {options.local_epochs, samples});

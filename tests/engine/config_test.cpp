@@ -75,22 +75,37 @@ TEST(Config, TheIniOfEveryMethodRepeatsIt) {
 TEST(Config, TheNetworkIsOffUntilAKeyIsSet) {
   EXPECT_FALSE(NetworkModel(Config({}, "run.ini").network).on());
   const Config flat({in_file("network.client_cloud_mbps", "3")}, "run.ini");
-  EXPECT_EQ(flat.network.client_cloud_mbps, 3);
+  EXPECT_EQ(flat.network.client_cloud_mbps, std::vector<double>{3});
   const Config config(
       {in_file("algorithm.name", "hierfavg"), in_file("topology.edges", "2"),
        in_file("network.client_edge_mbps", "1"), in_file("network.edge_cloud_mbps", "2"),
        in_file("network.latency_ms", "4"), in_file("network.step_seconds", "0.5")},
       "run.ini");
-  EXPECT_EQ(config.network.client_edge_mbps, 1);
-  EXPECT_EQ(config.network.edge_cloud_mbps, 2);
+  EXPECT_EQ(config.network.client_edge_mbps, std::vector<double>{1});
+  EXPECT_EQ(config.network.edge_cloud_mbps, std::vector<double>{2});
   EXPECT_EQ(config.network.latency_ms, 4);
-  EXPECT_EQ(config.network.step_seconds, 0.5);
+  EXPECT_EQ(config.network.step_seconds, std::vector<double>{0.5});
   for (const std::string key :
        {"client_edge_mbps", "edge_cloud_mbps", "client_cloud_mbps", "latency_ms", "step_seconds"}) {
     const std::string message = refusal({in_file("network." + key, "-1")});
     EXPECT_NE(message.find("'network." + key + "'"), std::string::npos) << message;
     EXPECT_NE(message.find("at least 0"), std::string::npos) << message;
   }
+}
+
+TEST(Config, ClientsMayDifferInWhatTheyHaveOfTheNetwork) {
+  const Config config({in_file("network.client_cloud_mbps", "100, 20,5"),
+                       in_file("network.step_seconds", "0.1,2.5e-3")},
+                      "run.ini");
+  EXPECT_EQ(config.network.client_cloud_mbps, (std::vector<double>{100, 20, 5}));
+  EXPECT_EQ(config.network.step_seconds, (std::vector<double>{0.1, 0.0025}));
+  EXPECT_EQ(config.options().entry("network.client_cloud_mbps").print(), "100,20,5");
+  for (const std::string wrong : {"1,,2", "1,", "1,-2", "1,x", "1 2", ""}) {
+    const std::string message = refusal({in_file("network.step_seconds", wrong)});
+    EXPECT_NE(message.find("numbers of at least 0, separated by commas"), std::string::npos)
+        << wrong << ": " << message;
+  }
+  EXPECT_NE(refusal({in_file("network.latency_ms", "1,2")}), "") << "of any link and end";
 }
 
 TEST(Config, AnUnknownMethodNamesTheNearest) {

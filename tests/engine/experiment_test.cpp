@@ -82,6 +82,28 @@ TEST(Experiment, ARoundDoesNotGoOnWithClientsThatAreTrainedElsewhere) {
   }
 }
 
+TEST(Experiment, RefusesStragglersThatCannotTrainLess) {
+  const auto world = world_communicator(60);
+  const auto message = [&](const Keys& changes) {
+    Config config(assignments_of(tiny_keys(changes)), "tiny.ini");
+    try {
+      const Experiment experiment(config, *world);
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const Keys one_step{{"train.local_epochs", "0"}, {"train.local_steps", "1"}};
+  Keys late = one_step;
+  late["train.stragglers"] = "0.5";
+  EXPECT_EQ(message(one_step), "");
+  EXPECT_NE(message(late).find("'train.stragglers'"), std::string::npos);
+  EXPECT_NE(message(late).find("straggler_work = none"), std::string::npos);
+  late["train.straggler_work"] = "none";
+  EXPECT_EQ(message(late), "");
+  EXPECT_EQ(message({{"train.stragglers", "0.5"}}), "");
+}
+
 TEST(Experiment, HomesAreThoseOfEveryKeyThatMayChange) {
   const auto world = world_communicator(60);
   const auto homes = [&](const Keys& changes) {

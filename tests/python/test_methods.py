@@ -39,7 +39,8 @@ BATCH_NORM = {"data.name": "glyphs", "data.samples_per_client": 12, "model.name"
 SETTINGS = {
     "fedavg": [({}, {}),
                ({"algorithm.codec": "fp16", "topology.participation": 0.6, "run.dtype": "float64"}, {}),
-               ({"train.momentum": 0.9, "algorithm.weighting": "uniform", "train.block": 2}, {})],
+               ({"train.momentum": 0.9, "algorithm.weighting": "uniform", "train.block": 2}, {}),
+               ({"train.stragglers": 0.6, "train.local_epochs": 3, "train.block": 3}, {})],
     "ditto": [(OWN, {}), ({**OWN, "algorithm.mu": 0, "topology.participation": 0.5, "run.dtype": "float64"}, {}),
               ({**OWN, "algorithm.codec": "top_k", "algorithm.error_feedback": "ef14",
                 "algorithm.downlink_codec": "drive", "topology.participation": 0.5, "run.rounds": 4}, {})],
@@ -796,6 +797,28 @@ class Verbs(InFolder):
             self.assertEqual(fields, {field.name for field in start.layout.fields if "head" in field.tags})
 
         self.inside(look, **{"train.momentum": 0.9})
+
+    def test_steps_of_late_clients(self):
+        nominal = {}
+
+        def look(method, block):
+            taken = np.zeros(len(block), dtype=np.int64)
+
+            def take(step):
+                for first, count, _ in step.each_rate():
+                    taken[first:first + count] += 1
+
+            block.each_step(take)
+            self.assertEqual(taken.tolist(), block.local_steps.tolist())
+            nominal.update(zip(block.clients.tolist(), taken.tolist()))
+
+        epochs = {"train.local_epochs": 4}
+        self.inside(look, **epochs)
+        everything = dict(nominal)
+        self.inside(look, **epochs, **{"train.stragglers": 0.9})
+        self.assertEqual(nominal.keys(), everything.keys())
+        self.assertTrue(all(nominal[client] <= everything[client] for client in nominal))
+        self.assertLess(sum(nominal.values()), 0.9 * sum(everything.values()))
 
     def test_parts_and_stores(self):
         def initialise(method, setup):

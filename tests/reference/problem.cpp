@@ -90,6 +90,8 @@ Problem make_problem(const testing::Keys& keys) {
   problem.batch_size = config.train.batch_size;
   problem.local_steps = config.train.local_steps;
   problem.local_epochs = config.train.local_epochs;
+  problem.stragglers = config.train.stragglers;
+  problem.stragglers_away = config.train.straggler_work == StragglerWork::None;
   problem.lr = config.train.lr;
   problem.optimizer = optimizer_settings(config);
   problem.decay_biases = config.train.decay_biases;
@@ -115,11 +117,44 @@ std::vector<std::int64_t> drawn(const DrawKey& key, std::int64_t n, double fract
   return order;
 }
 
+namespace {
+
+/// Two uniforms: a client is late if the first is small, and by the second.
+std::pair<double, double> lateness(const Problem& problem, std::int64_t k, std::int64_t round) {
+  Draws draws({.seed = problem.seed,
+               .purpose = static_cast<Purpose>(16),
+               .client = static_cast<std::uint64_t>(k),
+               .round = static_cast<std::uint64_t>(round)});
+  const auto uniform = [&] { return static_cast<double>(draws.raw() >> 11) * std::pow(2.0, -53); };
+  const double first = uniform();
+  return {first, uniform()};
+}
+
+std::vector<std::int64_t> without_absent(const Problem& problem,
+                                         const std::vector<std::int64_t>& clients,
+                                         std::int64_t round) {
+  if (!problem.stragglers_away || clients.empty()) return clients;
+  std::vector<std::int64_t> here;
+  std::int64_t last = clients.front();
+  for (const std::int64_t k : clients) {
+    const double late = lateness(problem, k, round).first;
+    if (late >= problem.stragglers) here.push_back(k);
+    if (late > lateness(problem, last, round).first) last = k;
+  }
+  if (here.empty()) here.push_back(last);
+  return here;
+}
+
+}  // namespace
+
 std::vector<std::int64_t> cohort(const Problem& problem, std::int64_t round) {
-  return drawn({.seed = problem.seed,
-                .purpose = Purpose::Cohort,
-                .round = static_cast<std::uint64_t>(round)},
-               static_cast<std::int64_t>(problem.clients.size()), problem.participation);
+  const auto clients = static_cast<std::int64_t>(problem.clients.size());
+  return without_absent(problem,
+                        drawn({.seed = problem.seed,
+                               .purpose = Purpose::Cohort,
+                               .round = static_cast<std::uint64_t>(round)},
+                              clients, problem.participation),
+                        round);
 }
 
 std::vector<EdgeCohort> edge_cohorts(const Problem& problem, std::int64_t round) {
@@ -142,14 +177,17 @@ std::vector<EdgeCohort> edge_cohorts(const Problem& problem, std::int64_t round)
          drawn(of_edge, static_cast<std::int64_t>(members.size()), problem.participation)) {
       cohort.clients.push_back(members[static_cast<std::size_t>(place)]);
     }
+    cohort.clients = without_absent(problem, cohort.clients, round);
     cohorts.push_back(cohort);
   }
   return cohorts;
 }
 
-std::vector<std::vector<std::int64_t>> batches(const Problem& problem, std::int64_t k,
-                                               std::int64_t round, std::int64_t pass,
-                                               Purpose purpose) {
+namespace {
+
+std::vector<std::vector<std::int64_t>> all_batches(const Problem& problem, std::int64_t k,
+                                                   std::int64_t round, std::int64_t pass,
+                                                   Purpose purpose) {
   const std::int64_t n = problem.clients[static_cast<std::size_t>(k)].labels.size(0);
   std::vector<std::vector<std::int64_t>> all;
   const std::int64_t size = problem.batch_size > 0 ? problem.batch_size : n;
@@ -175,6 +213,20 @@ std::vector<std::vector<std::int64_t>> batches(const Problem& problem, std::int6
       if (static_cast<std::int64_t>(all.size()) == problem.local_steps) return all;
     }
   }
+}
+
+}  // namespace
+
+std::vector<std::vector<std::int64_t>> batches(const Problem& problem, std::int64_t k,
+                                               std::int64_t round, std::int64_t pass,
+                                               Purpose purpose) {
+  std::vector<std::vector<std::int64_t>> all = all_batches(problem, k, round, pass, purpose);
+  if (purpose != Purpose::Batches || problem.stragglers_away) return all;
+  const auto [late, by] = lateness(problem, k, round);
+  if (late < problem.stragglers) {
+    all.resize(static_cast<std::size_t>(std::ceil((1 - by) * static_cast<double>(all.size()))));
+  }
+  return all;
 }
 
 std::vector<std::vector<std::int64_t>> batches_of_share(const Problem& problem, std::int64_t k,
@@ -225,7 +277,7 @@ double rate_of(const Problem& problem, std::int64_t k, std::int64_t round, std::
     for (std::int64_t begin = 0; begin < n; begin += size) {
       in_epoch += std::min(n - begin, size) >= smallest ? 1 : 0;
     }
-    const std::size_t steps = batches(problem, k, round, pass).size();
+    const std::size_t steps = all_batches(problem, k, round, pass, Purpose::Batches).size();
     const std::int64_t training = problem.trainings > 1 ? pass : 0;
     const auto epochs = static_cast<std::int64_t>((steps + in_epoch - 1) / in_epoch);
     units = ((round - 1) * problem.trainings + training) * epochs +

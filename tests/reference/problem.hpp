@@ -40,6 +40,8 @@ struct Problem {
   std::int64_t batch_size = 0;
   std::int64_t local_steps = 0;
   std::int64_t local_epochs = 0;
+  double stragglers = 0;         ///< who is late with this probability
+  bool stragglers_away = false;  ///< does not take part, or takes some of its steps
   double lr = 0;
   OptimizerSettings optimizer;
   bool decay_biases = true;
@@ -71,7 +73,7 @@ struct EdgeCohort {
 std::vector<EdgeCohort> edge_cohorts(const Problem& problem, std::int64_t round);
 
 /// The positions of every local step's batch of client k in `round`. Batch norm cannot train on one
-/// sample: such batches are left out.
+/// sample: such batches are left out. A client that is late has the first ones of them.
 std::vector<std::vector<std::int64_t>> batches(const Problem& problem, std::int64_t k,
                                                std::int64_t round, std::int64_t pass,
                                                Purpose purpose = Purpose::Batches);

@@ -87,6 +87,7 @@ class ClientMovesTest : public ::testing::TestWithParam<By> {
       GetParam() == By::Memory ? world_->share(shard_.packed_bytes(shard_.clients())) : nullptr;
   ClientStore store_{placement_.clients_of_rank(world_->rank())};
   TrainOptions training_;
+  Stragglers stragglers_{training_, /*seed=*/0};
   std::unique_ptr<ClientMoves> moves_;
 
   void SetUp() override {
@@ -95,10 +96,10 @@ class ClientMovesTest : public ::testing::TestWithParam<By> {
     store_.rows("row", {at::full({1, kColumns}, -1, at::kFloat), layout()});
     store_.scalars("number", -1);
     training_.local_epochs = 1;
-    moves_ =
-        std::make_unique<ClientMoves>(ClientMoves::Parts{*world_, placement_, partition_, training_,
-                                                         shard_, store_, shared_.get()},
-                                      MovingRules{.count_costs = false});
+    moves_ = std::make_unique<ClientMoves>(
+        ClientMoves::Parts{*world_, placement_, partition_, training_, stragglers_, shard_, store_,
+                           shared_.get()},
+        MovingRules{.count_costs = false});
   }
 
   /// What round t writes of a client.
@@ -132,7 +133,7 @@ TEST_P(ClientMovesTest, GuestsComeWithAllTheyHaveAndGoHomeWithIt) {
     for (std::int64_t client = 0; client < kClients; ++client) {
       if ((client + t) % 3 != 0) cohort.push_back(client);
     }
-    moves_->begin(cohort, t % 2 == 0 ? Shard::Packed::All : Shard::Packed::Training);
+    moves_->begin(t, cohort, t % 2 == 0 ? Shard::Packed::All : Shard::Packed::Training);
     moves_->arrive();
     trained_away += static_cast<std::int64_t>(moves_->moves().size());
     std::vector<std::int64_t> here = moves_->guests();
@@ -182,7 +183,7 @@ TEST_P(ClientMovesTest, GuestsComeWithAllTheyHaveAndGoHomeWithIt) {
 TEST_P(ClientMovesTest, OnlyWhatIsNotSharedIsSent) {
   std::vector<std::int64_t> cohort(kClients);
   std::iota(cohort.begin(), cohort.end(), 0);
-  moves_->begin(cohort, Shard::Packed::Training);
+  moves_->begin(1, cohort, Shard::Packed::Training);
   std::int64_t samples = 0;
   std::int64_t away = 0;
   for (const Move& move : moves_->moves()) {
@@ -210,13 +211,14 @@ TEST_P(ClientMovesTest, OnlyWhatIsNotSharedIsSent) {
 TEST_P(ClientMovesTest, ARankThatIsLostInAMoveIsNoticed) {
   if (world_->size() == 1) GTEST_SKIP() << "nobody to wait for";
   const auto hasty = world_communicator(1);
-  ClientMoves moves({*hasty, placement_, partition_, training_, shard_, store_, shared_.get()},
-                    MovingRules{.count_costs = false});
+  ClientMoves moves(
+      {*hasty, placement_, partition_, training_, stragglers_, shard_, store_, shared_.get()},
+      MovingRules{.count_costs = false});
   if (hasty->rank() == 0) {  // it has the least work, and gets guests
     std::vector<std::int64_t> cohort(kClients);
     std::iota(cohort.begin(), cohort.end(), 0);
     hasty->place() = {.task = Place::Task::Training, .round = 17};
-    moves.begin(cohort, Shard::Packed::Training);
+    moves.begin(1, cohort, Shard::Packed::Training);
     ASSERT_FALSE(moves.guests().empty());
     try {
       moves.arrive();

@@ -81,6 +81,31 @@ TEST(Cohort, DrawsEdgesAndThenTheirClients) {
   EXPECT_EQ(hierarchical_cohort_limit(placement, options), 12);
 }
 
+TEST(Cohort, KeepsOneAtEveryEdgeOfThoseWhoStayAway) {
+  TrainOptions training;
+  training.stragglers = 0.7;
+  training.straggler_work = StragglerWork::None;
+  const Stragglers stragglers(training, 3);
+  const Placement placement = placed(12, 4);
+  const Cohort all{.clients = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}, .edges = {0, 1, 2, 3}};
+  std::int64_t left = 0;
+  for (std::int64_t round = 1; round <= 50; ++round) {
+    const Cohort here = without_absent(all, round, stragglers, placement);
+    EXPECT_EQ(here.edges, all.edges);
+    EXPECT_TRUE(std::is_sorted(here.clients.begin(), here.clients.end()));
+    std::map<std::int64_t, int> of_edge;
+    for (const std::int64_t client : here.clients) ++of_edge[placement.edge_of(client)];
+    EXPECT_EQ(of_edge.size(), 4U) << "round " << round;
+    left += std::ssize(here.clients);
+    // Without edge models one of all clients is enough.
+    const Cohort of_cloud =
+        without_absent({.clients = all.clients, .edges = {}}, round, stragglers, placement);
+    EXPECT_EQ(of_cloud.clients, stragglers.on_time(all.clients, round));
+    EXPECT_LE(of_cloud.clients.size(), here.clients.size());
+  }
+  EXPECT_LT(left, 50 * 12 / 2);
+}
+
 TEST(Cohort, DrawsForEdgeRoundsBySamples) {
   const Placement placement = placed(8, 2);
   const std::vector<double> samples{1, 0, 3, 4, 5, 0, 0, 0};

@@ -10,6 +10,7 @@
 #include "fedhpc/algorithms/algorithm.hpp"
 #include "fedhpc/codecs/codec.hpp"
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/engine/experiment.hpp"
 #include "fedhpc/models/model.hpp"
 #include "fedhpc/rounds/link_memory.hpp"
 
@@ -163,6 +164,53 @@ TEST(SimulatedSeconds, OfAFlatRoundAreItsSlowestParticipants) {
   for (const RoundMetrics& metrics : result.metrics) {
     EXPECT_NEAR(metrics.simulated_seconds, expected, 1e-9);
   }
+}
+
+TEST(SimulatedSeconds, AreOfTheSlowestOfClientsThatDiffer) {
+  const auto world = world_communicator(60);
+  // Clients 0, 2, 4, 6 have one device, clients 1, 3, 5 another; 3 has no samples. Steps: 2 epochs.
+  const Keys keys = tiny_keys({{"network.client_cloud_mbps", "2,0.5"},
+                               {"network.step_seconds", "0.25,1.5"},
+                               {"topology.placement", "balanced"}});
+  const TinyResult result = run(keys, *world);
+  Config config(assignments_of(keys), "tiny.ini");
+  const Experiment experiment(config, *world);
+  double expected = 0;
+  const double payload = 8 * static_cast<double>(result.initial.numel());
+  for (std::int64_t client = 0; client < 7; ++client) {
+    const auto steps = static_cast<double>(experiment.parts().steps_of(client));
+    const bool odd = client % 2 == 1;
+    expected =
+        std::max(expected, 2 * 8 * payload / (odd ? 0.5e6 : 2e6) + steps * (odd ? 1.5 : 0.25));
+  }
+  if (world->rank() != 0) return;
+  for (const RoundMetrics& metrics : result.metrics) {
+    EXPECT_NEAR(metrics.simulated_seconds, expected, 1e-9);
+  }
+}
+
+TEST(SimulatedSeconds, OfStragglersAreThoseOfTheStepsTheyTake) {
+  const auto world = world_communicator(60);
+  const Keys keys = tiny_keys({{"train.stragglers", "0.9"},
+                               {"network.step_seconds", "1"},
+                               {"topology.placement", "balanced"},
+                               {"run.rounds", "6"}});
+  const TinyResult result = run(keys, *world);
+  Config config(assignments_of(keys), "tiny.ini");
+  const Experiment experiment(config, *world);
+  if (world->rank() != 0) return;
+  double all = 0;
+  for (std::int64_t t = 1; t <= 6; ++t) {
+    double expected = 0;
+    for (std::int64_t client = 0; client < 7; ++client) {
+      const std::int64_t steps = experiment.parts().steps_of(client);
+      const Stragglers& stragglers = experiment.parts().trainer->stragglers();
+      expected = std::max(expected, static_cast<double>(stragglers.steps(steps, client, t)));
+    }
+    EXPECT_EQ(result.metrics[static_cast<std::size_t>(t - 1)].simulated_seconds, expected);
+    all += expected;
+  }
+  EXPECT_LT(all, 6 * 16) << "the largest client was late in some round";
 }
 
 TEST(SimulatedSeconds, OfEdgeRoundsAddUp) {

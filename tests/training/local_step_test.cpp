@@ -333,7 +333,7 @@ TEST_F(LocalStepTest, CountsEveryGradient) {
     step.minimise_(rows, sgd, {}, {.steps = 3});
   });
   for (std::size_t c = 0; c < 3; ++c) {
-    EXPECT_EQ(counted[c].gradients, 5 * trainer_->steps(clients_[c]));
+    EXPECT_EQ(counted[c].gradients, 5 * trainer_->steps(clients_[c], 1));
   }
 }
 
@@ -354,7 +354,7 @@ TEST_F(LocalStepTest, CountsNoGradientOfClientsThatHaveSolvedTheirProblem) {
     const auto alone = solve({clients_[c]});
     EXPECT_EQ(together[c].gradients, alone[0].gradients);
     EXPECT_EQ(together[c].gradient_values, alone[0].gradient_values);
-    EXPECT_LT(together[c].gradients, 50 * trainer_->steps(clients_[c]));
+    EXPECT_LT(together[c].gradients, 50 * trainer_->steps(clients_[c], 1));
     different.insert(together[c].gradients);
   }
   EXPECT_GT(different.size(), 1U) << "some stop before others";

@@ -84,7 +84,6 @@ class FedBAT final : public Algorithm {
   Weighting weighting_ = Weighting::Samples;
 
   std::uint64_t seed_ = 0;
-  TrainOptions training_;
   BinaryUpdate binary_;
   std::unique_ptr<Codec> signs_;
   std::int64_t message_bytes_ = 0;

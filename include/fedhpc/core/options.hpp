@@ -118,6 +118,7 @@ class OptionSet {
   /// A comma-separated list of integers within bounds, e.g. "500,200".
   Entry& add(std::string key, std::vector<std::int64_t>& value, Bounds<std::int64_t> bounds,
              std::string help);
+  Entry& add(std::string key, std::vector<double>& value, Bounds<double> bounds, std::string help);
   /// A comma-separated subset of `choices`.
   Entry& add(std::string key, std::vector<std::string>& value, std::vector<std::string> choices,
              std::string help);

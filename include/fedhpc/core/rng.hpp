@@ -21,9 +21,10 @@ enum class Purpose : std::uint64_t {
   Generator = 10,
   Features = 11,  ///< random features and projections of samples (math/distribution_distance)
   Validation = 12,
-  Gibbs = 13,     ///< chains of Gaussian-process classifiers (math/gp_tree), and their scores
-  Binarise = 14,  ///< signs of updates that are right in expectation
-  Layers = 15,    ///< what layers draw when training: dropout
+  Gibbs = 13,       ///< chains of Gaussian-process classifiers (math/gp_tree), and their scores
+  Binarise = 14,    ///< signs of updates that are right in expectation
+  Layers = 15,      ///< what layers draw when training: dropout
+  Stragglers = 16,  ///< who is late in a round
 };
 
 /// Names one sequence of draws. Two equal keys give the same numbers on any rank, at any time.

@@ -45,7 +45,7 @@ struct Parts {
   std::int64_t cohort_limit() const;
   /// The most participants of a round, of all its cohorts.
   std::int64_t participants_limit() const;
-  /// Local steps of any rank's client in a round it takes part in.
+  /// Local steps of any rank's client in a round in which it takes part and is not late.
   std::int64_t steps_of(std::int64_t client) const {
     return trainer->steps_for(partition.train.count(client));
   }
@@ -116,6 +116,8 @@ struct Parts {
   void open_weights(const Resumption* from);
   /// Data and initial rows go where clients train.
   void move_to_device();
+  /// Throws ConfigError where stragglers could not train less than others.
+  void require_steps_to_leave_out() const;
   void open_store();
   std::int64_t chosen_block_width(const Resumption* from);
   std::int64_t free_device_bytes() const;  ///< this rank's part of what its card has free

@@ -29,6 +29,8 @@ class Block {
   std::span<const std::int64_t> edges();   ///< the edge of each client, [C]
   std::int64_t round() const;              ///< its number, from 1
   bool trains(std::int64_t client) const;  ///< true: its local training has a step
+  /// The local steps that each client takes in this round, [C], by train.*: fewer of a late one.
+  std::vector<std::int64_t> local_steps() const;
 
   /// Sends a model to every client and returns what they receive, [C, P]. All get one model [1, P],
   /// or client c gets row c of [C, P], or the model of its edge. Books one payload per client: the
@@ -109,6 +111,7 @@ class Block {
   /// One row for each client.
   Rows of_clients(const Rows& models) const;
   Rows of_clients(const EdgeRows& models);
+  std::int64_t steps_of(std::int64_t client) const;
   /// Counts the steps and losses of a local training.
   void book_training(const std::vector<TrainStatistics>& trained);
   /// Tells the clock how many gradients each client has taken.

@@ -13,6 +13,7 @@
 #include "fedhpc/rounds/client_store.hpp"
 #include "fedhpc/rounds/round_plan.hpp"
 #include "fedhpc/training/options.hpp"
+#include "fedhpc/training/stragglers.hpp"
 
 namespace fedhpc {
 
@@ -23,10 +24,11 @@ struct MovingRules {
   double flops_of_sample = 1;  ///< of a sample's gradient
 };
 
-/// A round's costs in samples gone through: moving counts what `store` keeps of a client, there and
-/// back, and `sample_bytes` that go with it.
-RoundCosts costs_of_round(const MovingRules& rules, const TrainOptions& training,
-                          const Partition& partition, const ClientStore& store,
+/// The costs of round `t` in samples gone through: moving counts what `store` keeps of a client, there
+/// and back, and `sample_bytes` that go with it.
+RoundCosts costs_of_round(std::int64_t t, const MovingRules& rules, const TrainOptions& training,
+                          const Stragglers& stragglers, const Partition& partition,
+                          const ClientStore& store,
                           const std::function<std::int64_t(const Move&)>& sample_bytes);
 
 /// Lets participants of a round be trained away from home. Each rank plans the same moves
@@ -42,6 +44,7 @@ class ClientMoves {
     const Placement& placement;
     const Partition& partition;
     const TrainOptions& training;
+    const Stragglers& stragglers;
     Shard& shard;
     ClientStore& store;
     const SharedMemory* shared;
@@ -50,10 +53,10 @@ class ClientMoves {
   /// Collective.
   ClientMoves(const Parts& parts, const MovingRules& rules);
 
-  /// Plans the moves of these participants, ascending ids, and sends off what has to move. `what`:
-  /// the samples that a round reads. Every rank calls it; those that exchange nobody do not wait for
-  /// each other, here or below.
-  void begin(std::span<const std::int64_t> cohort, Shard::Packed what);
+  /// Plans the moves of these participants of round `t`, ascending ids, and sends off what has to
+  /// move. `what`: the samples that the round reads. Every rank calls it; those that exchange nobody
+  /// do not wait for each other, here or below.
+  void begin(std::int64_t t, std::span<const std::int64_t> cohort, Shard::Packed what);
   /// The moves of all ranks.
   const std::vector<Move>& moves() const { return moves_; }
   /// Clients of other ranks that are trained here, ascending.
@@ -72,7 +75,7 @@ class ClientMoves {
  private:
   using Clients = std::vector<std::int64_t>;
 
-  RoundCosts costs() const;
+  RoundCosts costs(std::int64_t t) const;
   bool sends_samples(int from, int to) const;
   void send(std::vector<Parcel> outgoing, std::vector<int> senders);
 

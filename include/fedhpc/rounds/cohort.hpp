@@ -6,6 +6,7 @@
 
 #include "fedhpc/core/rng.hpp"
 #include "fedhpc/rounds/topology.hpp"
+#include "fedhpc/training/stragglers.hpp"
 
 namespace fedhpc {
 
@@ -31,6 +32,11 @@ Cohort draw_cohort(std::uint64_t seed, std::int64_t round, std::int64_t num_clie
 /// the edge). A single edge thus draws what a method without edges would.
 Cohort draw_hierarchical_cohort(std::uint64_t seed, std::int64_t round, const Placement& placement,
                                 const TopologyOptions& options);
+
+/// Leaves out of a round's cohort those who stay away. At least one participant is left, of a cohort
+/// with edges at every edge.
+Cohort without_absent(Cohort drawn, std::int64_t round, const Stragglers& stragglers,
+                      const Placement& placement);
 
 /// Draws the participants of an edge round, as many at every edge as `drawn` has there; fewer where
 /// fewer have samples. Each next one is drawn in proportion to its samples among those left. `key`

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -10,13 +9,14 @@
 
 namespace fedhpc {
 
-/// The `network.*` keys. All 0: time is not modelled.
+/// The `network.*` keys. All 0: time is not modelled. Of several numbers client or edge i has number
+/// i mod their count.
 struct NetworkOptions {
-  double client_edge_mbps = 0;  ///< megabits (1e6) per second and client; 0: no limit
-  double edge_cloud_mbps = 0;
-  double client_cloud_mbps = 0;
-  double latency_ms = 0;    ///< of every payload on any link
-  double step_seconds = 0;  ///< of the gradient of a client's batch
+  std::vector<double> client_edge_mbps{0};  ///< megabits (1e6) per second; 0: no limit
+  std::vector<double> edge_cloud_mbps{0};
+  std::vector<double> client_cloud_mbps{0};
+  double latency_ms = 0;                ///< of every payload on any link
+  std::vector<double> step_seconds{0};  ///< of the gradient of a client's batch
 
   void declare(OptionSet& options);
 };
@@ -25,25 +25,26 @@ struct NetworkOptions {
 /// has a line of its own to where it sends.
 class NetworkModel {
  public:
-  explicit NetworkModel(const NetworkOptions& options = {});
+  explicit NetworkModel(NetworkOptions options = {});
 
   /// True if a key is above 0.
   bool on() const { return on_; }
-  /// Returns latency + 8 bytes / bandwidth; the latency alone where the bandwidth has no limit.
-  double payload_seconds(Link link, std::int64_t bytes) const;
-  double local_seconds(std::int64_t gradients) const;
+  /// Returns latency + 8 bytes / bandwidth of the line of a client, or of an edge over EdgeCloud;
+  /// the latency alone where the bandwidth has no limit.
+  double payload_seconds(Link link, std::int64_t sender, std::int64_t bytes) const;
+  double local_seconds(std::int64_t client, std::int64_t gradients) const;
 
  private:
-  std::array<double, Ledger::kLinks> seconds_per_byte_{};
-  double latency_ = 0;
-  double step_seconds_ = 0;
+  const std::vector<double>& mbps(Link link) const;
+
+  NetworkOptions options_;
   bool on_ = false;
 };
 
 /// Measures the simulated duration of one round (simulated_seconds; docs/semantics.md, 6). Edge
 /// rounds follow each other, each as long as its slowest participant. The slowest edge's exchange
 /// with the cloud comes last. A round without edges has one edge round. Every rank tells of its own
-/// clients. Does nothing, at no cost, while the model is off.
+/// clients. Does nothing, at no cost, while it is off.
 class RoundClock {
  public:
   /// The seconds told so far.
@@ -55,17 +56,14 @@ class RoundClock {
   };
 
   /// Covers `num_clients` clients on this rank, named from 0, and all ranks' `num_edges` edges,
-  /// named from 0. The model must outlive the clock.
-  explicit RoundClock(const NetworkModel& model, std::int64_t num_clients,
-                      std::int64_t num_edges = 0);
+  /// named from 0.
+  RoundClock(bool on, std::int64_t num_clients, std::int64_t num_edges = 0);
 
-  /// Adds a client's download or upload of one payload over ClientEdge or ClientCloud.
-  void transfer(Link link, std::int64_t client, std::int64_t bytes);
-  /// Adds the gradients a client has taken: one for each batch, each time it looks at it.
-  void gradients(std::int64_t client, std::int64_t count);
+  /// Adds what a client has worked, sent or received for.
+  void pass(std::int64_t client, double seconds);
   /// Adds an edge's download or upload of one payload over EdgeCloud. One rank tells the clock of
   /// all payloads of an edge in a round.
-  void edge_transfer(std::int64_t edge, std::int64_t bytes);
+  void pass_at_edge(std::int64_t edge, double seconds);
 
   /// Covers so many clients from the next edge round on.
   void cover(std::int64_t num_clients);
@@ -80,11 +78,11 @@ class RoundClock {
   void go_on_from(const Times& times);
 
   /// Returns the seconds of the round over all ranks. Collective: one maximum of as many numbers as
-  /// there were edge rounds, and one more. NaN, without communication, while the model is off.
+  /// there were edge rounds, and one more. NaN, without communication, while the clock is off.
   double seconds(Communicator& comm) const;
 
  private:
-  const NetworkModel& model_;
+  bool on_;
   Times times_;
 };
 

@@ -90,6 +90,7 @@ class Wire {
                          std::int64_t beside);
 
   Ledger& ledger_;
+  const NetworkModel& network_;
   const Shard& shard_;
   OwnBuffers* buffers_;
   LinkDraws draws_;

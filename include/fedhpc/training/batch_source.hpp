@@ -14,6 +14,7 @@
 #include "fedhpc/training/local_step.hpp"
 #include "fedhpc/training/options.hpp"
 #include "fedhpc/training/planned_batches.hpp"
+#include "fedhpc/training/stragglers.hpp"
 
 namespace fedhpc {
 
@@ -36,7 +37,7 @@ class BatchSource {
     std::int64_t round = 1;
     std::int64_t number = 0;
     Purpose purpose = Purpose::Batches;
-    std::int64_t steps = 0;  ///< of each client that can train; 0: as train.* say
+    std::int64_t steps = 0;  ///< of each client that can train and is not late; 0: as train.* say
     Share share = 0;         ///< above 0: once through this share of the samples instead
 
     /// By which crops and layers draw, so that an evaluation repeats no training.
@@ -48,8 +49,9 @@ class BatchSource {
   BatchSource(const Layout& model, const Shard& shard, const TrainOptions& options,
               const Context& context);
 
-  /// Local steps of a client with this many training samples.
+  /// Local steps of a client with this many training samples that is not late.
   std::int64_t steps_for(std::int64_t samples) const;
+  const Stragglers& stragglers() const { return stragglers_; }
   /// The most samples of a batch.
   std::int64_t capacity() const;
   /// Batches of that share of client `client`.
@@ -110,6 +112,7 @@ class BatchSource {
   const Shard& shard_;
   const TrainOptions& options_;
   Context context_;
+  Stragglers stragglers_;
   SingleBatches singles_;
   std::int64_t largest_client_;  // training samples
   std::int64_t training_ = 0;

@@ -1,8 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
-#include <vector>
 
 #include "fedhpc/data/batches.hpp"
 #include "fedhpc/models/layout.hpp"
@@ -15,10 +13,6 @@ SingleBatches single_batches(const Layout& model);
 
 /// Returns a client's local steps in one round by its training samples; 0 where it cannot train.
 std::int64_t local_steps(const TrainOptions& options, const Layout& model, std::int64_t samples);
-
-/// The same for each client of a block, by Weighting::Samples.
-std::vector<std::int64_t> local_steps(const TrainOptions& options, const Layout& model,
-                                      std::span<const double> samples);
 
 /// Returns the samples that a client's local steps of one round go through, steps x samples a step.
 /// A batch of one counts, whatever the model does with it.

@@ -28,11 +28,15 @@ class LocalTrainer {
   LocalTrainer(const Model& model, const Shard& shard, const TrainOptions& options,
                const Context& context);
 
-  /// Local steps client `client` (an id of the shard) takes in one round; 0 without training
-  /// samples, and with batch norm if its only batches would be of one sample.
-  std::int64_t steps(std::int64_t client) const { return steps_for(shard_.train_count(client)); }
-  /// The same of any client with this many training samples.
+  /// Local steps client `client` (an id of the shard) takes in a round; 0 without training samples,
+  /// and with batch norm if its only batches would be of one sample.
+  std::int64_t steps(std::int64_t client, std::int64_t round) const {
+    return stragglers().steps(steps_for(shard_.train_count(client)), client, round);
+  }
+  /// The same of any client with this many training samples that is not late.
   std::int64_t steps_for(std::int64_t samples) const { return batches_.steps_for(samples); }
+
+  const Stragglers& stragglers() const { return batches_.stragglers(); }
 
   /// Batches of an epoch of so many samples, those included that no step can be taken on.
   std::int64_t batches_of(std::int64_t samples) const {

@@ -22,6 +22,12 @@ enum class LrSchedule { Constant, Exponential, Step, Milestones, Cosine };
 /// The unit that the schedule counts.
 enum class LrUnit { Round, Epoch };
 
+/// What a participant that is late does in its round.
+enum class StragglerWork {
+  Part,  ///< some of its local steps
+  None   ///< it does not take part
+};
+
 /// The `train.*` keys.
 struct TrainOptions {
   std::int64_t batch_size = 20;   ///< samples; 0: all of a client's samples in every step
@@ -44,7 +50,9 @@ struct TrainOptions {
   LossOptions loss = {};
   BufferPlace buffers = BufferPlace::Average;
   bool decay_biases = true;
-  double clip_norm = 0;                   ///< 0: gradients of any length
+  double clip_norm = 0;   ///< 0: gradients of any length
+  double stragglers = 0;  ///< the share of participants that are late
+  StragglerWork straggler_work = StragglerWork::Part;
   std::int64_t block = 0;                 ///< clients trained together; 0: by the size of caches
   Precision precision = Precision::Fp32;  ///< of products and convolutions of float32
 

@@ -86,7 +86,8 @@ def sets_aside(config):
 
 def _simulated(config):
     """Whether a configuration says anything of the network."""
-    return any(key.startswith("network.") and value not in ("0", "0.0") for key, value in config.items())
+    return any(key.startswith("network.") and number.strip() not in ("0", "0.0")
+               for key, value in config.items() for number in value.split(","))
 
 
 def _ask(program, arguments, ranks=1):

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "fedhpc/training/options.hpp"
+
+namespace fedhpc {
+
+/// The participants that are late in a round (train.stragglers). Of the draws of (seed, Purpose::Stragglers,
+/// client, round) the first, u, makes a client late if u < train.stragglers. The second, v, is what it is late by:
+/// it takes ceil((1 - v) K) of its K local steps. With train.straggler_work = none it does not take part.
+class Stragglers {
+ public:
+  Stragglers(const TrainOptions& options, std::uint64_t seed)
+      : share_(options.stragglers), work_(options.straggler_work), seed_(seed) {}
+
+  /// Late clients train for less than others.
+  bool train_less() const { return share_ > 0 && work_ == StragglerWork::Part; }
+  /// Late clients do not take part.
+  bool stay_away() const { return share_ > 0 && work_ == StragglerWork::None; }
+
+  /// The local steps, of `all`, that a participant takes: all, or fewer if it is late; 0 of 0.
+  std::int64_t steps(std::int64_t all, std::int64_t client, std::int64_t round) const;
+  /// The part of its local steps that it takes, in (0, 1].
+  double part(std::int64_t client, std::int64_t round) const;
+  /// The part of all local training that is done, in the mean of many rounds of K steps.
+  double mean_part(std::int64_t steps) const;
+  /// Those of `clients` that take part. At least one does: the one that is late last.
+  std::vector<std::int64_t> on_time(std::span<const std::int64_t> clients,
+                                    std::int64_t round) const;
+  /// Whether a client stays away from a round.
+  bool is_away(std::int64_t client, std::int64_t round) const;
+
+ private:
+  double share_;
+  StragglerWork work_;
+  std::uint64_t seed_;
+};
+
+}  // namespace fedhpc
