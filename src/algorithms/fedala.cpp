@@ -178,12 +178,13 @@ double FedALA::learn_(Block& block, const Mixture& mixture, std::int64_t pass) c
   const auto take = [&](LocalStep& step) {
     mix_(mixture);
     const Rows gradient = top_.of({step.gradient(mixture.model, {}, 0, moved_), global_.layout});
-    const std::int64_t active = step.active();
-    // W <- clip(W - eta grad (Theta - Theta_i), 0, 1)
-    const Tensor weights = mixture.weights.values.narrow(0, 0, active);
-    weights.add_(gradient.values.narrow(0, 0, active) * mixture.apart.narrow(0, 0, active) *
-                 weight_lr_);
-    weights.clamp_(0, 1);
+    step.each_rate([&](std::int64_t first, std::int64_t count, double) {
+      // W <- clip(W - eta grad (Theta - Theta_i), 0, 1)
+      const Tensor weights = mixture.weights.values.narrow(0, first, count);
+      weights.add_(gradient.values.narrow(0, first, count) * mixture.apart.narrow(0, first, count) *
+                   weight_lr_);
+      weights.clamp_(0, 1);
+    });
     if (!watched) return;
     const double sum = step.loss_so_far(0);
     const double counted = step.counted_so_far(0);

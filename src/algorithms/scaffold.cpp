@@ -103,12 +103,16 @@ Rows Scaffold::gradient_on_all(Block& block, const Rows& at) const {
   const std::vector<double> samples(counts.begin(), counts.end());
   const Rows model = at.clone();  // whose statistics may move
   block.each_batch(1, /*pass=*/1, [&](LocalStep& step) {
-    const Rows gradient = step.active({step.gradient(model), at.layout});
-    std::vector<double> shares;  // of a batch in its client's samples
-    for (std::int64_t c = 0; c < step.active(); ++c) {
-      shares.push_back(static_cast<double>(step.samples(c)) / samples[static_cast<std::size_t>(c)]);
-    }
-    add_columns_(step.active(sum), RowNumbers(std::move(shares)), gradient, Tag::Trainable);
+    const Rows gradient{step.gradient(model), at.layout};
+    step.each_rate([&](std::int64_t first, std::int64_t count, double) {
+      std::vector<double> shares;  // of a batch in its client's samples
+      for (std::int64_t c = first; c < first + count; ++c) {
+        shares.push_back(static_cast<double>(step.samples(c)) /
+                         samples[static_cast<std::size_t>(c)]);
+      }
+      add_columns_(sum.narrow(first, count), RowNumbers(std::move(shares)),
+                   gradient.narrow(first, count), Tag::Trainable);
+    });
   });
   return training_.part().of(sum);
 }

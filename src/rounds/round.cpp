@@ -1,6 +1,7 @@
 #include "fedhpc/rounds/round.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <iterator>
 #include <limits>
 
@@ -17,6 +18,13 @@ Blocks::Blocks(RoundState& state, std::vector<std::int64_t> clients, Work work)
   std::stable_sort(clients_.begin(), clients_.end(), [&](std::int64_t a, std::int64_t b) {
     return partition.train.count(a) > partition.train.count(b);
   });
+  const LocalTrainer& trainer = state_.services.trainer;
+  if (trainer.stragglers().train_less()) {
+    std::ranges::stable_sort(clients_, std::greater<>(), [&](std::int64_t client) {
+      const std::int64_t all = trainer.steps_for(partition.train.count(client));
+      return trainer.stragglers().steps(all, client, state_.number);
+    });
+  }
   over_ = work == Work::None || !state_.log.begin_pass(clients_);
   own_ = static_cast<std::size_t>(std::stable_partition(clients_.begin(), clients_.end(), is_own) -
                                   clients_.begin());

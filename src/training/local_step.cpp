@@ -75,7 +75,10 @@ LocalStep::LocalStep(const Model& model, const LayerDraws& draws, std::vector<Ba
 std::int64_t LocalStep::active() const {
   std::int64_t count = 0;
   for (const BatchRun& run : runs_) {
-    require(run.first == count, "clients that still have batches are the block's first");
+    if (run.first != count) {
+      throw Error("clients that have a batch are not the block's first, where late ones (train.stragglers) go "
+                  "through samples beside local training: take them one run after the other");
+    }
     count += run.count;
   }
   return count;
