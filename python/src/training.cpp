@@ -266,7 +266,9 @@ void bind_step(nb::module_& core) {
           "Its number in the pass, from 0.")
       .def(
           "active", [](const PyStep& self) { return self.step->active(); },
-          "A, the number of clients with a batch: they are the block's first.")
+          "A, the number of clients with a batch: they are the block's first, but in each_batch "
+          "with "
+          "train.stragglers, where each_rate tells which they are.")
       .def(
           "active",
           [](const PyStep& self, const PyRows& rows) {

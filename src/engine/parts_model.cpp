@@ -58,14 +58,11 @@ void Parts::open_model(const Resumption* from) {
 }
 
 void Parts::require_steps_to_leave_out() const {
-  if (!trainer->stragglers().train_less()) return;
+  std::int64_t most = 0;
   for (std::int64_t client = 0; client < partition.clients(); ++client) {
-    if (steps_of(client) > 1) return;
+    most = std::max(most, steps_of(client));
   }
-  config.options().refuse(
-      "train.stragglers",
-      "clients that take one local step, of which nobody can leave out any; give "
-      "them more, or use train.straggler_work = none");
+  config.train.refuse_idle_stragglers(config.options(), most);
 }
 
 void Parts::open_weights(const Resumption* from) {

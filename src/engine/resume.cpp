@@ -98,7 +98,9 @@ ResumePoint beside_results(const std::string& results, const Tick& tick) {
       point.warnings.emplace_back(error.what());
     }
   }
-  throw refused ? *refused : nothing_found(results, run);
+  if (!refused) throw nothing_found(results, run);
+  throw DataError(concat(refused->what(), "; no other checkpoint of '", results,
+                         "' is left: where that one is deleted, the run begins anew"));
 }
 
 /// Gives a run its result file where it lies now, unless the command line names one: files may have

@@ -76,8 +76,9 @@ std::int64_t LocalStep::active() const {
   std::int64_t count = 0;
   for (const BatchRun& run : runs_) {
     if (run.first != count) {
-      throw Error("clients that have a batch are not the block's first, where late ones (train.stragglers) go "
-                  "through samples beside local training: take them one run after the other");
+      throw Error(
+          "clients with a batch are not the block's first in each_batch with train.stragglers; go "
+          "through them by each_rate");
     }
     count += run.count;
   }

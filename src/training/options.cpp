@@ -239,8 +239,17 @@ void TrainOptions::resolve_schedule(const OptionSet& options, std::int64_t round
 
 void TrainOptions::resolve(OptionSet& options, std::int64_t rounds, std::int64_t trainings) {
   resolve_length(options);
+  const bool one_step = local_steps == 1 || (batch_size == 0 && local_epochs == 1);
+  refuse_idle_stragglers(options, one_step ? 1 : kLargestCount);
   resolve_optimizer(options);
   resolve_schedule(options, rounds, trainings);
+}
+
+void TrainOptions::refuse_idle_stragglers(const OptionSet& options, std::int64_t steps) const {
+  if (stragglers == 0 || straggler_work == StragglerWork::None || steps > 1) return;
+  options.refuse("train.stragglers",
+                 "participants that take one local step, of which nobody can leave out any; give "
+                 "them more, or use train.straggler_work = none");
 }
 
 void TrainOptions::refuse_lost_rates(const OptionSet& options, std::int64_t rounds, DType dtype,

@@ -71,6 +71,21 @@ class GoOn(Case):
         self.assertIn(f"going on after round {done} from run.ckpt.{done}.h5", self.go_on(f"--run.rounds={done + 2}"))
         self.assertEqual(rounds_in(self.folder / "run.h5"), done + 2)
 
+    def test_a_run_whose_checkpoints_are_damaged_tells_how_it_begins_anew(self):
+        process = start("run", "run.ini", "--go-on", "--run.rounds=5000", cwd=self.folder)
+        wait_until(process, lambda: rounds_in(self.folder / "run.h5") >= 3)
+        os.kill(process.pid, signal.SIGTERM)
+        self.assertEqual(finish(process).returncode, 75)
+        for path in self.folder.glob("run.ckpt.*"):
+            damaged = bytearray(path.read_bytes())
+            damaged[len(damaged) // 2] ^= 4
+            path.write_bytes(damaged)
+        self.refused(["run", "run.ini", "--go-on", "--run.rounds=5"],
+                     "no other checkpoint of 'run.h5' is left: where that one is deleted, the run begins anew")
+        self.without_checkpoints()
+        self.go_on("--run.rounds=5")
+        self.assertEqual((rounds_in(self.folder / "run.h5"), self.aside()), (5, ["run.old1.h5"]))
+
     def test_more_rounds_are_added(self):
         self.go_on()
         self.assertIn("going on after round 4", self.go_on("--run.rounds=6"))

@@ -79,6 +79,14 @@ TEST_P(EveryAlgorithmOnADevice, EqualsTheHostWithPartOfTheClientsAndEdges) {
   }
 }
 
+TEST_P(EveryAlgorithmOnADevice, EqualsTheHostWithStragglers) {
+  for (const std::string work : {"part", "none"}) {
+    expect_same(
+        keys({{"train.stragglers", "0.5"}, {"train.straggler_work", work}, {"train.block", "3"}}),
+        1e-9, "late clients do " + work);
+  }
+}
+
 TEST_P(EveryAlgorithmOnADevice, SameBitsWhenReproducible) {
   // The stand-in, as cuBLAS and LibTorch may, orders sums by the number of clients in a block.
   for (const std::string dtype : {"float64", "float32"}) {

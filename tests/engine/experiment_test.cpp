@@ -93,7 +93,8 @@ TEST(Experiment, RefusesStragglersThatCannotTrainLess) {
     }
     return std::string();
   };
-  const Keys one_step{{"train.local_epochs", "0"}, {"train.local_steps", "1"}};
+  const Keys one_step{{"train.local_epochs", "1"},
+                      {"train.batch_size", "40"}};  // 30 samples at most
   Keys late = one_step;
   late["train.stragglers"] = "0.5";
   EXPECT_EQ(message(one_step), "");

@@ -41,6 +41,20 @@ TEST(TrainOptionsTest, SgdWithMomentumIsTheRuleOfThatName) {
   EXPECT_EQ(nesterov.kind, OptimizerKind::Nesterov);
 }
 
+TEST(TrainOptionsTest, StragglersNeedMoreThanOneStep) {
+  const Assignments one_step{{"local_steps", "1"}, {"stragglers", "0.5"}};
+  EXPECT_THROW(Resolved{one_step}, ConfigError);
+  EXPECT_THROW(Resolved(Assignments{{"batch_size", "0"}, {"stragglers", "0.5"}}), ConfigError);
+  EXPECT_NO_THROW(
+      Resolved(Assignments{{"batch_size", "0"}, {"local_epochs", "2"}, {"stragglers", "0.5"}}));
+  EXPECT_NO_THROW(Resolved(Assignments{{"local_steps", "2"}, {"stragglers", "0.5"}}));
+  Assignments away = one_step;
+  away.emplace_back("straggler_work", "none");
+  EXPECT_NO_THROW(Resolved{away});
+  EXPECT_THROW(Resolved(Assignments{{"stragglers", "1"}}), std::exception)
+      << "nobody would be left";
+}
+
 TEST(TrainOptionsTest, NamedRulesHaveAUsualMomentum) {
   const Resolved momentum(Assignments{{"optimizer", "momentum"}});
   EXPECT_EQ(momentum.train.step_rule().momentum, 0.9);

@@ -107,7 +107,8 @@ class LocalStep {
 
   std::int64_t number() const { return draws_.step; }  ///< in its pass, from 0
 
-  /// The number of clients with a batch. Precondition: they are the block's first, as in a Block.
+  /// The number of clients with a batch: the block's first. Throws Error where they are not: in
+  /// Block::each_batch with train.stragglers; each_rate() goes through them there.
   std::int64_t active() const;
   /// The sum, over the steps of the pass so far, of client c's batch loss times what it is the mean
   /// of. On a device the host waits.

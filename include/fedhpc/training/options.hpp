@@ -68,6 +68,10 @@ struct TrainOptions {
   void refuse_lost_rates(const OptionSet& options, std::int64_t rounds, DType dtype,
                          const std::string& because) const;
 
+  /// Throws ConfigError where late participants could not train less than others: they take `steps`
+  /// local steps at most.
+  void refuse_idle_stragglers(const OptionSet& options, std::int64_t steps) const;
+
   /// The rule of a local step. sgd with momentum is PyTorch's SGD with momentum: the same as
   /// optimizer = momentum, or nesterov where train.nesterov says so.
   StepRule step_rule() const;
