@@ -55,6 +55,17 @@ Condition both(const Condition& first, const Condition& second) {
           }};
 }
 
+namespace {
+
+/// The first condition of a key that does not hold; null if all do.
+const Condition* unmet_of(const OptionSet& options, const OptionSet::Entry& entry) {
+  const auto unmet = std::ranges::find_if(
+      entry.conditions, [&](const Condition& one) { return !one.holds(options); });
+  return unmet == entry.conditions.end() ? nullptr : &*unmet;
+}
+
+}  // namespace
+
 OptionSet::Entry& OptionSet::Entry::acts(Condition condition) {
   conditions.push_back(std::move(condition));
   return *this;
@@ -65,47 +76,62 @@ void OptionSet::acts(std::string_view key, Condition condition) {
   conditions.insert(conditions.begin(), std::move(condition));
 }
 
-bool OptionSet::acts(const Entry& entry) const {
-  return std::all_of(entry.conditions.begin(), entry.conditions.end(),
-                     [&](const Condition& condition) { return condition.holds(*this); });
+bool OptionSet::acts(const Entry& entry) const { return unmet_of(*this, entry) == nullptr; }
+
+namespace {
+
+/// A key without effect that the next sentence is about: one that no other such key decides about,
+/// as long as there is one.
+const OptionSet::Entry* next_idle(const OptionSet& options) {
+  const auto idle = [&](const OptionSet::Entry& one) {
+    return one.origin.level != Level::Default && !options.acts(one);
+  };
+  const OptionSet::Entry* any = nullptr;
+  for (const OptionSet::Entry& one : options.entries()) {
+    if (!idle(one)) continue;
+    any = &one;
+    const std::vector<std::string>& keys = unmet_of(options, one)->keys;
+    if (std::ranges::none_of(keys, [&](const auto& key) { return idle(options.entry(key)); }))
+      break;
+  }
+  return any;
 }
+
+}  // namespace
 
 std::vector<std::string> OptionSet::check_acting() {
   std::vector<std::string> notes;
   std::vector<std::string> refused;
   std::string problem;
-  for (const Entry& entry : entries_) {
-    if (!is_given(entry.origin.level) || acts(entry)) continue;
-    const auto unmet =
-        std::find_if(entry.conditions.begin(), entry.conditions.end(),
-                     [&](const Condition& condition) { return !condition.holds(*this); });
+  while (const Entry* next = next_idle(*this)) {
+    Entry* idle = &find(next->key);
+    const Condition& unmet = *unmet_of(*this, *idle);
     std::vector<std::string> values;
     Level highest = Level::Default;
-    for (const std::string& key : unmet->keys) {
-      const std::string value = this->entry(key).print();
+    for (const std::string& key : unmet.keys) {
+      const std::string value = entry(key).print();
       values.push_back(value.empty() ? key + " not set" : key + " = " + value);
       highest = std::max(highest, origin(key).level);
     }
-    const std::string what = concat(entry.origin.place, ": key '", entry.key, "' = '",
-                                    entry.print(), "' has no effect with ", join(values, " and "));
-    if (highest > entry.origin.level) {
-      notes.push_back(what + "; it is left out");
-      continue;
+    const std::string what = concat(idle->origin.place, ": key '", idle->key, "' = '",
+                                    idle->print(), "' has no effect with ", join(values, " and "));
+    if (is_given(idle->origin.level)) {
+      if (highest > idle->origin.level) {
+        notes.push_back(what + "; it is left out");
+      } else {
+        refused.push_back(idle->key);
+        if (refused.size() == 1) {
+          problem = concat(what, "; it needs ", unmet.words, ": set that, or drop the key");
+        }
+      }
     }
-    refused.push_back(entry.key);
-    if (refused.size() == 1) {
-      problem = concat(what, "; it needs ", unmet->words, ": set that, or drop the key");
-    }
+    idle->parse(idle->default_text);
+    idle->origin = {};
   }
   if (!refused.empty()) {
     refused.erase(refused.begin());
     throw ConfigError(refused.empty() ? problem
                                       : concat(problem, ". Without effect too: ", join(refused)));
-  }
-  for (Entry& entry : entries_) {
-    if (!is_given(entry.origin.level) || acts(entry)) continue;
-    entry.parse(entry.default_text);
-    entry.origin = {};
   }
   return notes;
 }

@@ -219,5 +219,39 @@ TEST(NearestTest, CountsSwappedNeighboursOnceAndGivesUpOnOthers) {
   EXPECT_EQ(nearest("x", {}), "");
 }
 
+TEST(CheckActing, AKeyOutOfActionDecidesAboutNoOther) {
+  Colour mode = Colour::Red;
+  Colour inner = Colour::Red;
+  double value = 0.5;
+  const Names<Colour> colours{{"red", Colour::Red}, {"green", Colour::Green}};
+  OptionSet options;
+  // The last of the chain stands first.
+  options.add("a.value", value, at_least(0.0), "A number").acts(where("a.inner", {"red"}));
+  options.add("a.inner", inner, colours, "A colour").acts(where("a.mode", {"green"}));
+  options.add("a.mode", mode, colours, "Another");
+  options.assign("a.value", "3", {Level::File, "x.ini:1"});
+  options.assign("a.inner", "green", {Level::File, "x.ini:2"});
+  options.assign("a.mode", "red", {Level::CommandLine, "command line"});
+  const std::vector<std::string> notes = options.check_acting();
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_NE(notes[0].find("'a.inner' = 'green' has no effect with a.mode = red"), std::string::npos)
+      << notes[0];
+  EXPECT_EQ(inner, Colour::Red);
+  EXPECT_EQ(value, 3) << "a.inner is red after all";
+}
+
+TEST(CheckActing, TwoThatPutEachOtherOutOfActionGoBothOrOne) {
+  Colour one = Colour::Red;
+  Colour other = Colour::Red;
+  const Names<Colour> colours{{"red", Colour::Red}, {"green", Colour::Green}};
+  OptionSet options;
+  options.add("a.one", one, colours, "A colour").acts(where("a.other", {"red"}));
+  options.add("a.other", other, colours, "Another").acts(where("a.one", {"red"}));
+  options.assign("a.one", "green", {Level::Stored, "run.h5"});
+  options.assign("a.other", "green", {Level::Stored, "run.h5"});
+  EXPECT_TRUE(options.check_acting().empty());
+  EXPECT_TRUE(one == Colour::Red || other == Colour::Red);
+}
+
 }  // namespace
 }  // namespace fedhpc
