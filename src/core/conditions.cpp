@@ -84,7 +84,7 @@ namespace {
 /// as long as there is one.
 const OptionSet::Entry* next_idle(const OptionSet& options) {
   const auto idle = [&](const OptionSet::Entry& one) {
-    return one.origin.level != Level::Default && !options.acts(one);
+    return is_given(one.origin.level) && !options.acts(one);
   };
   const OptionSet::Entry* any = nullptr;
   for (const OptionSet::Entry& one : options.entries()) {
@@ -115,14 +115,12 @@ std::vector<std::string> OptionSet::check_acting() {
     }
     const std::string what = concat(idle->origin.place, ": key '", idle->key, "' = '",
                                     idle->print(), "' has no effect with ", join(values, " and "));
-    if (is_given(idle->origin.level)) {
-      if (highest > idle->origin.level) {
-        notes.push_back(what + "; it is left out");
-      } else {
-        refused.push_back(idle->key);
-        if (refused.size() == 1) {
-          problem = concat(what, "; it needs ", unmet.words, ": set that, or drop the key");
-        }
+    if (highest > idle->origin.level) {
+      notes.push_back(what + "; it is left out");
+    } else {
+      refused.push_back(idle->key);
+      if (refused.size() == 1) {
+        problem = concat(what, "; it needs ", unmet.words, ": set that, or drop the key");
       }
     }
     idle->parse(idle->default_text);

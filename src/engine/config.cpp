@@ -142,10 +142,12 @@ Config::Config(const std::vector<Assignment>& assignments, const std::string& na
 void Config::declare_methods_of_keys() {
   const auto methods = [](const std::function<bool(const Algorithm&)>& fits) {
     std::vector<std::string> names;
+    std::vector<std::string> others;
     for (const auto& method : algorithm_registry()) {
-      if (fits(*method.make())) names.push_back(method.name);
+      (fits(*method.make()) ? names : others).push_back(method.name);
     }
-    return where("algorithm.name", names);
+    return others.size() == 1 ? unless("algorithm.name", others.front())
+                              : where("algorithm.name", names);
   };
   const auto has_edges = [](const Algorithm& one) {
     return one.traits().tiers == Tiers::ClientEdgeCloud;
@@ -191,6 +193,7 @@ void Config::resolve(const std::string& name) {
   if (const double steps = traits.mean_steps; steps > 0) {
     train.local_steps = std::max<std::int64_t>(1, std::llround(steps));
     train.local_epochs = 0;
+    train.stragglers = 0;
   }
   options_.run_checks();
   if (options_.origin("data.seed").level == Level::Default) data.seed = run.seed;

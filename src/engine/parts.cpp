@@ -12,6 +12,7 @@
 #include "fedhpc/comm/device_communicator.hpp"
 #include "fedhpc/comm/gpu_library.hpp"
 #include "fedhpc/core/device.hpp"
+#include "fedhpc/core/log.hpp"
 #include "fedhpc/engine/checkpoint.hpp"
 #include "fedhpc/engine/model_record.hpp"
 
@@ -81,6 +82,7 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
     });
   };
   with_data([&] { placed = open_data(); });
+  tell_unused_numbers();
   require_same_data();
   topology = std::make_unique<Topology>(comm, *std::move(placed));
   with_data([&] { shard = own_shard(Shard::kHeldBytes); });
@@ -94,7 +96,7 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
   identify_code();
   fail_together(comm, [&] { within_memory("the data on the device", [&] { move_to_device(); }); });
   trainer = std::make_unique<LocalTrainer>(*model, *shard, config.train, context);
-  require_steps_to_leave_out();
+  check_stragglers();
   evaluator = std::make_unique<Evaluator>(
       *model, context, [this] { comm.progress(); }, loss);
   open_store();
@@ -117,6 +119,20 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
   }
   block_width = chosen_block_width(from);
   start_moves();
+}
+
+void Parts::tell_unused_numbers() const {
+  const auto tell = [](const char* key, std::size_t numbers, std::int64_t ends, const char* of) {
+    const std::int64_t more = static_cast<std::int64_t>(numbers) - ends;
+    if (more <= 0 || ends == 0) return;
+    run_log().of_run(LogLevel::Warning, concat(key, " has ", numbers, " numbers for ", ends, " ",
+                                               of, ": nobody has the last ", more));
+  };
+  const NetworkOptions& of = config.network;
+  tell("network.step_seconds", of.step_seconds.size(), partition.clients(), "clients");
+  tell("network.client_cloud_mbps", of.client_cloud_mbps.size(), partition.clients(), "clients");
+  tell("network.client_edge_mbps", of.client_edge_mbps.size(), partition.clients(), "clients");
+  tell("network.edge_cloud_mbps", of.edge_cloud_mbps.size(), config.topology.edges, "edges");
 }
 
 std::vector<Metric> Parts::series() const {

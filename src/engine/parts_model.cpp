@@ -1,5 +1,8 @@
 // The model of a run, and the weights and factors that it starts from.
 
+#include <algorithm>
+
+#include "fedhpc/core/log.hpp"
 #include "fedhpc/engine/checkpoint.hpp"
 #include "fedhpc/engine/model_record.hpp"
 #include "fedhpc/engine/parts.hpp"
@@ -57,7 +60,22 @@ void Parts::open_model(const Resumption* from) {
                         saved ? InitState::Initial : config.model.init_state);
 }
 
-void Parts::require_steps_to_leave_out() const {
+std::int64_t Parts::most_together() const {
+  if (!has_edge_models()) return cohort_limit();
+  std::int64_t most = 0;
+  for (std::int64_t edge = 0; edge < placement().edges(); ++edge) {
+    const std::int64_t members = std::ssize(placement().clients_of_edge(edge));
+    most = std::max(most, std::min(members, cohort_size(members, config.topology.participation)));
+  }
+  return most;
+}
+
+void Parts::check_stragglers() const {
+  if (trainer->stragglers().stay_away() && most_together() <= 1) {
+    run_log().of_run(LogLevel::Warning,
+                     concat("train.stragglers leaves nobody out: a round has one participant",
+                            has_edge_models() ? " at each edge" : "", ", who always stays"));
+  }
   std::int64_t most = 0;
   for (std::int64_t client = 0; client < partition.clients(); ++client) {
     most = std::max(most, steps_of(client));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <numeric>
 
@@ -66,12 +67,14 @@ Cohort without_absent(Cohort drawn, std::int64_t round, const Stragglers& stragg
   for (const std::int64_t client : drawn.clients) {
     groups[drawn.edges.empty() ? 0 : placement.edge_of(client)].push_back(client);
   }
-  drawn.clients.clear();
+  std::vector<std::int64_t> here;
   for (const auto& [edge, clients] : groups) {
-    const std::vector<std::int64_t> here = stragglers.on_time(clients, round);
-    drawn.clients.insert(drawn.clients.end(), here.begin(), here.end());
+    const std::vector<std::int64_t> of_edge = stragglers.on_time(clients, round);
+    here.insert(here.end(), of_edge.begin(), of_edge.end());
   }
-  std::sort(drawn.clients.begin(), drawn.clients.end());
+  std::sort(here.begin(), here.end());
+  std::ranges::set_difference(drawn.clients, here, std::back_inserter(drawn.away));
+  drawn.clients = std::move(here);
   return drawn;
 }
 
@@ -80,8 +83,9 @@ std::vector<std::int64_t> draw_by_samples(
     const std::function<double(std::int64_t client)>& samples) {
   std::vector<std::int64_t> clients;
   for (const std::int64_t edge : drawn.edges) {
-    auto wanted = std::ranges::count_if(
-        drawn.clients, [&](std::int64_t client) { return placement.edge_of(client) == edge; });
+    const auto is_here = [&](std::int64_t client) { return placement.edge_of(client) == edge; };
+    auto wanted =
+        std::ranges::count_if(drawn.clients, is_here) + std::ranges::count_if(drawn.away, is_here);
     const std::vector<std::int64_t>& members = placement.clients_of_edge(edge);
     std::vector<double> weights;
     for (const std::int64_t client : members) weights.push_back(samples(client));

@@ -51,18 +51,20 @@ std::vector<double> EdgeTier::weights_of_clients(Weighting weighting) const {
 }
 
 void EdgeTier::draw_participants(std::uint64_t seed) {
-  if (state_.edge_round == 0) of_round_ = state_.cohort.clients;
+  if (state_.edge_round == 0) of_round_ = state_.cohort;
+  const Placement& placement = state_.services.topology.placement();
   const auto samples = [&](std::int64_t client) {
-    const bool away = state_.services.trainer.stragglers().is_away(client, state_.number);
-    return away ? 0 : state_.weight_of(client, Weighting::Samples);
+    return state_.weight_of(client, Weighting::Samples);
   };
-  state_.replace_cohort(
-      draw_by_samples({.seed = seed,
-                       .purpose = Purpose::Cohort,
-                       .pass = kFirstEdgeRoundPass + static_cast<std::uint64_t>(state_.edge_round),
-                       .round = static_cast<std::uint64_t>(state_.number)},
-                      {.clients = of_round_, .edges = state_.cohort.edges},
-                      state_.services.topology.placement(), samples));
+  const DrawKey key{.seed = seed,
+                    .purpose = Purpose::Cohort,
+                    .pass = kFirstEdgeRoundPass + static_cast<std::uint64_t>(state_.edge_round),
+                    .round = static_cast<std::uint64_t>(state_.number)};
+  Cohort drawn{.clients = draw_by_samples(key, of_round_, placement, samples),
+               .edges = of_round_.edges};
+  drawn = without_absent(std::move(drawn), state_.number, state_.services.trainer.stragglers(),
+                         placement);
+  state_.replace_cohort(std::move(drawn.clients));
   of_edge_rounds_.insert(state_.cohort.clients.begin(), state_.cohort.clients.end());
 }
 

@@ -76,14 +76,17 @@ void TrainOptions::declare(OptionSet& options) {
       .acts(of_model_with_buffers())
       .acts(where("model.norm", {"auto", "batch"}))
       .acts(where("data.split", {"client"}));
-  options.add("train.stragglers", stragglers, {.low = 0, .high = 1, .high_open = true},
-              "probability that a participant is late in a round, drawn for each anew");
+  options.add(
+      "train.stragglers", stragglers, {.low = 0, .high = 1, .high_open = true},
+      "probability that a participant is late in a round, drawn for each anew; what it does "
+      "then: train.straggler_work");
   options
       .add("train.straggler_work", straggler_work,
            {{"part", StragglerWork::Part}, {"none", StragglerWork::None}},
            "part: a late participant takes some of its local steps, from one to all of them with "
-           "equal probability; none: it takes no part in the round, as if it had not been drawn, "
-           "but one is always left (with edge models, at every edge)")
+           "equal probability, for which it needs more than one; none: it takes no part in the "
+           "round, as if it had not been drawn, but one of those drawn together is always left "
+           "(with edge models, at every edge)")
       .acts(unless("train.stragglers", "0"));
   options.add_or_auto("train.block", block,
                       "clients trained together in one block; auto: as many as fit into a core's "

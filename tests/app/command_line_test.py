@@ -268,6 +268,20 @@ class Run(AppCase):
             out = self.run_ok(*run, f"--algorithm.name={method}", f"--run.output={method}.h5", "--run.rounds=20").stdout
             self.assertRegex(out.splitlines()[-2], words)
 
+    def test_what_nobody_has_of_lists_and_stragglers_is_told(self):
+        config = self.ini(f"{SMALL}batch_size = 4\n")
+        told = self.run_ok("run", config, "--network.step_seconds=1,2,3,4,5,6,7", "--train.stragglers=0.5").stderr
+        self.assertIn("network.step_seconds has 7 numbers for 5 clients: nobody has the last 2", told)
+        alone = ["--topology.participation=0.1", "--train.stragglers=0.5", "--train.straggler_work=none", "--force"]
+        self.assertIn("train.stragglers leaves nobody out: a round has one participant, who always stays",
+                      self.run_ok("run", config, *alone).stderr)
+        edges = ["--algorithm.name=hierfavg", "--topology.edges=2", "--network.edge_cloud_mbps=1,2,3"]
+        told = self.run_ok("run", config, *alone, *edges).stderr
+        self.assertIn("leaves nobody out: a round has one participant at each edge", told)
+        self.assertIn("network.edge_cloud_mbps has 3 numbers for 2 edges: nobody has the last 1", told)
+        self.assertNotIn("nobody", self.run_ok("run", config, "--network.step_seconds=1,2", "--train.stragglers=0.5",
+                                               "--train.straggler_work=none", "--force").stderr)
+
     def test_a_run_that_scores_no_model_says_so(self):
         done = self.run_ok("run", self.ini(SMALL), "--data.train_fraction=1", "--run.progress=none")
         self.assertEqual(done.stderr.count("no model was scored after round"), 1, done.stderr)

@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "fedhpc/comm/session.hpp"
-#include "fedhpc/engine/config.hpp"
 
 #include "fixtures/key_grid.hpp"
 #include "fixtures/tiny_run.hpp"
@@ -198,28 +197,6 @@ TEST_P(EveryKeyOf, ActsAndIsSameOnAnyRanksAndInAnyBlockWidth) {
     const TinyResult actual = run(wide, *world_);
     if (leads) expect_same(actual, expected, these);
   }
-}
-
-TEST_P(EveryKeyOf, ChangesNothingWhereItDoesNotAct) {
-  const Keys plain = keys_of({});
-  Keys idle = plain;
-  for (const KeyValues& one : key_values(GetParam())) {
-    for (const std::string& value : one.values) {
-      Keys with = idle;
-      if (!with.emplace(one.key, value).second || refuses(with)) continue;
-      const Config config(assignments_of(with), "tiny.ini");
-      const OptionSet& options = config.options();
-      const bool acts = std::any_of(with.begin(), with.end(), [&](const auto& key) {
-        return !plain.contains(key.first) && options.acts(options.entry(key.first));
-      });
-      if (acts) continue;
-      idle = with;
-      break;
-    }
-  }
-  SCOPED_TRACE(options_of(idle));
-  EXPECT_GT(idle.size(), plain.size()) << "such as train.lr_decay of a constant rate";
-  expect_same_bits(run(idle, *world_), run(plain, *world_), *world_);
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, EveryKeyOf, ::testing::ValuesIn(algorithm_names()),

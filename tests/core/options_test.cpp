@@ -240,17 +240,16 @@ TEST(CheckActing, AKeyOutOfActionDecidesAboutNoOther) {
   EXPECT_EQ(value, 3) << "a.inner is red after all";
 }
 
-TEST(CheckActing, TwoThatPutEachOtherOutOfActionGoBothOrOne) {
+TEST(CheckActing, TwoThatPutEachOtherOutOfActionAreRefused) {
   Colour one = Colour::Red;
   Colour other = Colour::Red;
   const Names<Colour> colours{{"red", Colour::Red}, {"green", Colour::Green}};
   OptionSet options;
   options.add("a.one", one, colours, "A colour").acts(where("a.other", {"red"}));
   options.add("a.other", other, colours, "Another").acts(where("a.one", {"red"}));
-  options.assign("a.one", "green", {Level::Stored, "run.h5"});
-  options.assign("a.other", "green", {Level::Stored, "run.h5"});
-  EXPECT_TRUE(options.check_acting().empty());
-  EXPECT_TRUE(one == Colour::Red || other == Colour::Red);
+  options.assign("a.one", "green", {Level::File, "x.ini:1"});
+  options.assign("a.other", "green", {Level::CommandLine, "command line"});
+  EXPECT_THROW(options.check_acting(), ConfigError) << "the one of the higher level has no excuse";
 }
 
 }  // namespace

@@ -181,6 +181,44 @@ TEST(ActingKeys, AnotherMethodOnTheCommandLinePutsAFilesKeysOutOfAction) {
   EXPECT_EQ(again.to_ini(), config.to_ini());
 }
 
+/// The values in force, by key.
+std::map<std::string, std::string> values_in(const Config& config) {
+  std::map<std::string, std::string> values;
+  for (const OptionSet::Entry& entry : config.options().entries()) {
+    values[entry.key] = entry.print();
+  }
+  return values;
+}
+
+TEST(ActingKeys, WhatIsOutOfActionChangesNoValueOfAnyMethod) {
+  for (const auto& info : algorithm_registry()) {
+    const Config least(least_of(info), "run.ini");
+    std::vector<Assignment> plain;  // all that acts, from the command line
+    for (const Assignment& one : parse_ini(least.to_ini(), "plain")) {
+      plain.push_back(given(Level::CommandLine, one.key, one.value));
+    }
+    const std::map<std::string, std::string> expected = values_in(Config(plain, "run.ini"));
+    std::vector<Assignment> all = plain;  // and in a base of the file whatever does not
+    std::size_t idle = 0;
+    for (const OptionSet::Entry& entry : least.options().entries()) {
+      if (least.options().acts(entry)) continue;
+      for (const std::string& value : values_of(entry)) {
+        if (value.empty() || value == entry.print()) continue;
+        std::vector<Assignment> with = all;
+        with.push_back(given(Level::FarthestBase, entry.key, value));
+        if (refusal(with) != "accepted") continue;
+        all = with;
+        ++idle;
+        break;
+      }
+    }
+    EXPECT_GT(idle, 20U) << info.name;
+    const Config config(all, "run.ini");
+    EXPECT_EQ(values_in(config), expected) << info.name;
+    EXPECT_GE(config.notes().size(), idle) << info.name;
+  }
+}
+
 TEST(ActingKeys, ASeedOfDataHoldsValidationSamples) {
   const Assignment seed = in_file("data.seed", "3");
   const Assignment validation = in_file("data.validation_fraction", "0.2");

@@ -93,7 +93,7 @@ HierarchicalOutcome hierfavg_of_the_authors(const Problem& problem, std::int64_t
   return rounds(
       problem, kappa_2,
       [&](const EdgeCohort& drawn, std::int64_t t, std::int64_t r) {
-        return draw_by_samples(problem, drawn.edge, drawn.clients.size(), t, r);
+        return without_absent(problem, draw_by_samples(problem, drawn.edge, drawn.drawn, t, r), t);
       },
       [&](const EdgeCohort& drawn, double) {
         double sum = 0;

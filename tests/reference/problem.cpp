@@ -130,6 +130,8 @@ std::pair<double, double> lateness(const Problem& problem, std::int64_t k, std::
   return {first, uniform()};
 }
 
+}  // namespace
+
 std::vector<std::int64_t> without_absent(const Problem& problem,
                                          const std::vector<std::int64_t>& clients,
                                          std::int64_t round) {
@@ -144,8 +146,6 @@ std::vector<std::int64_t> without_absent(const Problem& problem,
   if (here.empty()) here.push_back(last);
   return here;
 }
-
-}  // namespace
 
 std::vector<std::int64_t> cohort(const Problem& problem, std::int64_t round) {
   const auto clients = static_cast<std::int64_t>(problem.clients.size());
@@ -177,6 +177,7 @@ std::vector<EdgeCohort> edge_cohorts(const Problem& problem, std::int64_t round)
          drawn(of_edge, static_cast<std::int64_t>(members.size()), problem.participation)) {
       cohort.clients.push_back(members[static_cast<std::size_t>(place)]);
     }
+    cohort.drawn = cohort.clients.size();
     cohort.clients = without_absent(problem, cohort.clients, round);
     cohorts.push_back(cohort);
   }

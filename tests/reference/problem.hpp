@@ -66,7 +66,13 @@ std::vector<std::int64_t> cohort(const Problem& problem, std::int64_t round);
 struct EdgeCohort {
   std::int64_t edge = 0;
   std::vector<std::int64_t> clients;
+  std::size_t drawn = 0;  ///< those who are late included
 };
+
+/// Those of `clients` that take part: where late ones stay away, the others, or who is late last.
+std::vector<std::int64_t> without_absent(const Problem& problem,
+                                         const std::vector<std::int64_t>& clients,
+                                         std::int64_t round);
 
 /// Edges drawn with pass 1, then the clients of each with pass 0 and client = the edge; client c
 /// belongs to edge floor(c E / N).

@@ -116,8 +116,13 @@ struct Parts {
   void open_weights(const Resumption* from);
   /// Data and initial rows go where clients train.
   void move_to_device();
-  /// Throws ConfigError where stragglers could not train less than others.
-  void require_steps_to_leave_out() const;
+  /// Warns of numbers of the network that no client or edge has.
+  void tell_unused_numbers() const;
+  /// The most participants of a round that are drawn together: of all, or of an edge.
+  std::int64_t most_together() const;
+  /// Throws ConfigError where late clients could not train less than others; warns where they could
+  /// not stay away.
+  void check_stragglers() const;
   void open_store();
   std::int64_t chosen_block_width(const Resumption* from);
   std::int64_t free_device_bytes() const;  ///< this rank's part of what its card has free

@@ -17,6 +17,7 @@ enum class Weighting { Samples, Batches, Uniform };
 struct Cohort {
   std::vector<std::int64_t> clients;  ///< ids, ascending
   std::vector<std::int64_t> edges;    ///< drawn edges, ascending; empty for a method without edges
+  std::vector<std::int64_t> away{};   ///< late clients that were left out, ascending
 };
 
 /// Returns the number of participants of n clients at participation f: max(1, floor(f n + 1/2)).
@@ -34,12 +35,12 @@ Cohort draw_hierarchical_cohort(std::uint64_t seed, std::int64_t round, const Pl
                                 const TopologyOptions& options);
 
 /// Leaves out of a round's cohort those who stay away. At least one participant is left, of a cohort
-/// with edges at every edge.
+/// with edges at every edge where clients were drawn.
 Cohort without_absent(Cohort drawn, std::int64_t round, const Stragglers& stragglers,
                       const Placement& placement);
 
-/// Draws the participants of an edge round, as many at every edge as `drawn` has there; fewer where
-/// fewer have samples. Each next one is drawn in proportion to its samples among those left. `key`
+/// Draws the participants of an edge round, as many at every edge as `drawn` has there, those away
+/// among them; fewer where fewer have samples. Each next one is drawn in proportion to its samples among those left. `key`
 /// names the edge round; client = number of the edge. Ascending ids.
 std::vector<std::int64_t> draw_by_samples(
     DrawKey key, const Cohort& drawn, const Placement& placement,

@@ -67,7 +67,7 @@ class EdgeTier {
                        const Rows& otherwise);
 
   RoundState& state_;
-  std::vector<std::int64_t> of_round_;     // drawn before any for an edge round
+  Cohort of_round_;                        // drawn before any for an edge round
   std::set<std::int64_t> of_edge_rounds_;  // drawn so far for them
 };
 

@@ -9,8 +9,8 @@
 
 namespace fedhpc {
 
-/// The `network.*` keys. All 0: time is not modelled. Of several numbers client or edge i has number
-/// i mod their count.
+/// The keys of section network. All 0: time is not modelled. Of several numbers client or edge i has
+/// number i mod their count.
 struct NetworkOptions {
   std::vector<double> client_edge_mbps{0};  ///< megabits (1e6) per second; 0: no limit
   std::vector<double> edge_cloud_mbps{0};

@@ -1,5 +1,7 @@
 """The comparison of a sweep's points as Markdown, and the best one."""
 
+import shlex
+
 from .paper_table import aligned, figure_text
 from .results import DIVERGED
 from .sweep_rungs import kept, standing
@@ -86,7 +88,7 @@ def _conclusion(sweep, rungs, best):
     rule = {"best": "best evaluated round", "last": "last evaluated round"}[sweep.rule]
     rule += f" of {rung.rounds}" if rung.rounds else ""
     aim = {"max": "highest", "min": "lowest"}[sweep.aim]
-    overrides = " ".join(f"--{key}={value}" for key, value in best.values.items())
+    overrides = " ".join(shlex.quote(f"--{key}={value}") for key, value in best.values.items())
     over = f", mean over {len(sweep.seeds)} seeds" if len(sweep.seeds) > 1 else ""
     figures = []
     for metric in dict.fromkeys((sweep.chosen_by, sweep.metric)):
