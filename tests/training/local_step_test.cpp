@@ -373,7 +373,7 @@ TEST_F(LocalStepTest, DrawsDoNotRunIntoEachOther) {
 TEST_F(LocalStepTest, ActiveClientsMustBeTheFirst) {
   const std::vector<std::int64_t> mixed{2, 0};
   const auto take = [](LocalStep& step) { step.active(); };
-  EXPECT_THROW(trainer_->each_step(mixed, 1, 0, take), std::logic_error);
+  EXPECT_THROW(trainer_->each_step(mixed, 1, 0, take), Error);
 }
 
 TEST_F(LocalStepTest, ALossBelowTheHeadMayStandInForIt) {
