@@ -62,12 +62,9 @@ void Parts::open_model(const Resumption* from) {
 
 std::int64_t Parts::most_together() const {
   if (!has_edge_models()) return cohort_limit();
-  std::int64_t most = 0;
-  for (std::int64_t edge = 0; edge < placement().edges(); ++edge) {
-    const std::int64_t members = std::ssize(placement().clients_of_edge(edge));
-    most = std::max(most, std::min(members, cohort_size(members, config.topology.participation)));
-  }
-  return most;
+  TopologyOptions one_edge = config.topology;
+  one_edge.edge_participation = 0;  // one is always drawn
+  return hierarchical_cohort_limit(placement(), one_edge);
 }
 
 void Parts::check_stragglers() const {

@@ -151,6 +151,12 @@ TEST(Notes, AreKnownInARoundThatGoesOn) {
   EXPECT_GT(left, 2);
 }
 
+void expect_seconds_of_every_round(const TinyResult& result, double expected) {
+  for (const RoundMetrics& metrics : result.metrics) {
+    EXPECT_NEAR(metrics.simulated_seconds, expected, 1e-9);
+  }
+}
+
 TEST(SimulatedSeconds, OfAFlatRoundAreItsSlowestParticipants) {
   const auto world = world_communicator(60);
   const TinyResult result = run(tiny_keys({{"network.client_cloud_mbps", "2"},
@@ -161,9 +167,7 @@ TEST(SimulatedSeconds, OfAFlatRoundAreItsSlowestParticipants) {
   // The largest client has 30 samples: two epochs of 8 batches of 4.
   const double payload = 8 * static_cast<double>(result.global.numel());
   const double expected = 2 * (0.03 + 8 * payload / 2e6) + 16 * 0.25;
-  for (const RoundMetrics& metrics : result.metrics) {
-    EXPECT_NEAR(metrics.simulated_seconds, expected, 1e-9);
-  }
+  expect_seconds_of_every_round(result, expected);
 }
 
 TEST(SimulatedSeconds, AreOfTheSlowestOfClientsThatDiffer) {
@@ -184,9 +188,7 @@ TEST(SimulatedSeconds, AreOfTheSlowestOfClientsThatDiffer) {
         std::max(expected, 2 * 8 * payload / (odd ? 0.5e6 : 2e6) + steps * (odd ? 1.5 : 0.25));
   }
   if (world->rank() != 0) return;
-  for (const RoundMetrics& metrics : result.metrics) {
-    EXPECT_NEAR(metrics.simulated_seconds, expected, 1e-9);
-  }
+  expect_seconds_of_every_round(result, expected);
 }
 
 TEST(SimulatedSeconds, OfStragglersAreThoseOfTheStepsTheyTake) {
