@@ -73,6 +73,8 @@ Handle link_properties() {
 
 namespace {
 
+constexpr hsize_t kPage = 4096;  // bytes; pages of memory are as large or a multiple of it
+
 /// The library prints its error stack by default; ours are exceptions.
 void silence() {
   thread_local const bool silenced = [] {
@@ -123,10 +125,16 @@ Handle open_file(const std::string& path, Mode mode, std::size_t user_block) {
                              mode == Mode::CreatePortable ? H5F_LIBVER_EARLIEST : H5F_LIBVER_V110,
                              reads ? H5F_LIBVER_LATEST : H5F_LIBVER_V110),
         "file format");
-  if (mode == Mode::Create || mode == Mode::CreatePortable) {
+  if (mode == Mode::Create || mode == Mode::CreateLive || mode == Mode::CreatePortable) {
     // Names are listed in order of creation: the order of parameters in a row.
     const Handle creation = own(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "file properties");
     check(H5Pset_userblock(creation.id(), user_block), "user block");
+    if (mode == Mode::CreateLive) {
+      check(H5Pset_file_space_strategy(creation.id(), H5F_FSPACE_STRATEGY_PAGE, /*persist=*/false,
+                                       /*threshold=*/1),
+            "file pages");
+      check(H5Pset_file_space_page_size(creation.id(), kPage), "file pages");
+    }
     return own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()), H5Fclose,
                "cannot create '" + path + "'");
   }

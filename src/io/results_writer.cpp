@@ -91,8 +91,8 @@ ResultsWriter::ResultsWriter(const std::string& path, LiveMode live)
       unfinished_(path_ + ".tmp"),
       swmr_(live == LiveMode::Swmr ||
             (live == LiveMode::Auto && keeps_write_order(folder_of(path_)))),
-      file_(
-          h5::open_file(unfinished_.path(), swmr_ ? h5::Mode::Create : h5::Mode::CreatePortable)) {}
+      file_(h5::open_file(unfinished_.path(),
+                          swmr_ ? h5::Mode::CreateLive : h5::Mode::CreatePortable)) {}
 
 ResultsWriter::ResultsWriter(const std::string& path, LiveMode live, const RunHeader& header,
                              const std::vector<Metric>& series, const ClientTable& clients)

@@ -45,7 +45,8 @@ class IoTest : public ::testing::Test {
   }
 
   ResultsWriter writer(const std::string& config = "[run]\nseed = 3\n",
-                       LiveMode live = LiveMode::Swmr) const {
+                       LiveMode live = LiveMode::Swmr,
+                       const std::vector<Metric>& series = {{"loss", "1", "mean loss"}}) const {
     RunHeader header{.config = config,
                      .command_line = "fedhpc run",
                      .seed = 3,
@@ -54,7 +55,7 @@ class IoTest : public ::testing::Test {
     return {path_,
             live,
             header,
-            {{"loss", "1", "mean loss"}},
+            series,
             {.edge = {-1, -1}, .train_samples = {5, 6}, .test_samples = {1, 2}, .classes = 2}};
   }
 
@@ -195,6 +196,31 @@ TEST_F(IoTest, FlushedResultsOpenForAnyReaderAtAnyTime) {
     EXPECT_EQ(h5::read_vector<double>(reader, "/rounds/loss").back(),
               0.25 * static_cast<double>(round));
   }
+}
+
+herr_t note_header(hid_t, const char* name, const H5O_info_t* object, void* into) {
+  if (object->hdr.nchunks == 1) {
+    auto& crossing = *static_cast<std::vector<std::string>*>(into);
+    constexpr haddr_t kPage = 4096;  // bytes
+    const haddr_t last = object->addr + object->hdr.space.total - 1;
+    if (object->addr / kPage != last / kPage) crossing.emplace_back(name);
+  }
+  return 0;
+}
+
+TEST_F(IoTest, NoHeaderThatGrowsCrossesAPage) {
+  std::vector<Metric> series;
+  for (int i = 0; i < 60; ++i) {
+    series.push_back(
+        {"of_" + std::to_string(i), "1", std::string(static_cast<std::size_t>(i), 'x')});
+  }
+  ResultsWriter out = writer("[run]\nseed = 3\n", LiveMode::Swmr, series);
+  out.start();
+  out.append_round(1, std::vector<double>(series.size(), 0.5));
+  const h5::Handle reader = h5::open_file(path_, h5::Mode::ReadSwmr);
+  std::vector<std::string> crossing;
+  ASSERT_GE(H5Ovisit(reader.id(), H5_INDEX_NAME, H5_ITER_INC, note_header, &crossing), 0);
+  EXPECT_EQ(crossing, std::vector<std::string>{}) << "a kill may end a write between two pages";
 }
 
 TEST_F(IoTest, NothingIsThereBeforeTheStart) {

@@ -56,9 +56,10 @@ using Type = hid_t;
 template <typename T>
 Type type_of();
 
-/// CreatePortable makes a file in the oldest format: readable after every flush, but not open to
-/// readers meanwhile. All others use the newest.
-enum class Mode { Read, ReadSwmr, ReadWrite, Create, CreatePortable };
+/// CreateLive makes a file that a kill of its writer leaves readable: what HDF5 rewrites in place
+/// crosses no page, as a kill may end a write between two. CreatePortable makes one in the oldest
+/// format: readable after every flush, but not open to readers meanwhile. All others use the newest.
+enum class Mode { Read, ReadSwmr, ReadWrite, Create, CreateLive, CreatePortable };
 
 /// Opens or creates (overwriting) a file. Throws Error naming the path and HDF5's own reason in one
 /// line. A new file begins with `user_block` bytes that are not HDF5's; 0 or a power of 2 from 512.
