@@ -133,6 +133,8 @@ void Parts::tell_unused_numbers() const {
   tell("network.client_cloud_mbps", of.client_cloud_mbps.size(), partition.clients(), "clients");
   tell("network.client_edge_mbps", of.client_edge_mbps.size(), partition.clients(), "clients");
   tell("network.edge_cloud_mbps", of.edge_cloud_mbps.size(), config.topology.edges, "edges");
+  const std::string unreached = config.train.unreached_rate(config.run.rounds);
+  if (!unreached.empty()) run_log().of_run(LogLevel::Warning, unreached);
 }
 
 std::vector<Metric> Parts::series() const {

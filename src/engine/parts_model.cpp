@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <ATen/ops/isfinite.h>
+
 #include "fedhpc/core/log.hpp"
 #include "fedhpc/engine/checkpoint.hpp"
 #include "fedhpc/engine/model_record.hpp"
@@ -11,6 +13,17 @@
 namespace fedhpc {
 
 namespace {
+
+/// Every step from weights that are not numbers would be NaN. Large ones of float64 are infinite in
+/// float32.
+void check_finite(const Rows& row, const char* key, const std::string& path) {
+  for (const NamedTensor& one : parameters_of(row)) {
+    if (at::isfinite(one.values).all().item<bool>()) continue;
+    throw DataError(concat(key, " '", path, "': '", one.name,
+                           "' has values that are NaN, or infinite with this run.dtype; take other "
+                           "weights"));
+  }
+}
 
 /// A model file's own parameters are in no layer whose kind says how to draw them. Left at 0, two
 /// of them that are multiplied would never learn.
@@ -58,6 +71,7 @@ void Parts::open_model(const Resumption* from) {
   if (file.empty() || draw.always) return;
   read_initial_factors_(file, initial_factors,
                         saved ? InitState::Initial : config.model.init_state);
+  if (!saved) check_finite(initial_factors, "model.init_file", file);
 }
 
 std::int64_t Parts::most_together() const {
@@ -89,6 +103,7 @@ void Parts::open_weights(const Resumption* from) {
   std::string file = config.model.file_of_weights();
   if (model->weights_of_file().defined() && config.model.init_file.empty()) {
     initial = {model->weights_of_file().to(context.type), layout};
+    check_finite(initial, "model.file", config.model.file);
     return;
   }
   if (config.model.init_file.empty() && !file.empty() && !holds_weights(file)) file.clear();
@@ -97,6 +112,7 @@ void Parts::open_weights(const Resumption* from) {
                 ? Rows{initial_row(*layout, context.seed, context.type, config.model.init), layout}
                 : read_initial_model(config.model.key_of_weights(), file, layout, context.type,
                                      config.model.init_state);
+  if (!file.empty()) check_finite(initial, config.model.key_of_weights(), file);
 }
 
 }  // namespace fedhpc

@@ -113,6 +113,25 @@ void TrainOptions::refuse_lost_rates(const OptionSet& options, std::int64_t roun
   }
 }
 
+std::string TrainOptions::unreached_rate(std::int64_t rounds) const {
+  if (lr_unit != LrUnit::Round) return {};
+  const auto beyond = [&](const char* key, std::int64_t value, std::int64_t change) {
+    if (change < rounds) return std::string();
+    return concat(
+        key, " = ", value, " has no effect on the rate: the run has ", rounds, " rounds",
+        lr_warmup > 0 && change > value ? concat(", ", lr_warmup, " of them a warm-up") : "");
+  };
+  if (lr_warmup >= rounds) {
+    return concat("train.lr_warmup = ", lr_warmup, ": train.lr is not reached in ", rounds,
+                  " rounds");
+  }
+  if (lr_schedule == LrSchedule::Step) {
+    return beyond("train.lr_every", lr_every, lr_warmup + lr_every);
+  }
+  if (lr_schedule != LrSchedule::Milestones) return {};
+  return beyond("train.lr_milestones", lr_milestones.back(), lr_warmup + lr_milestones.back());
+}
+
 double TrainOptions::lr_factor(std::int64_t units) const {
   if (lr_warmup > 0 && units < lr_warmup) {
     return lr_warmup_start +

@@ -584,6 +584,16 @@ class BadInput(AppCase):
                 self.refused(["run", "base.ini", "--model.init_file=init.h5"], ["init.h5", *words])
         with self.subTest("no model"):
             self.refused(["run", "base.ini", "--model.init_file=old.h5"], ["old.h5", "/model/global"])
+        with h5py.File(self.folder / "init.h5", "w") as file:
+            for key, shape in shapes.items():
+                file[f"model/global/{key}"] = np.zeros(shape)
+        begin = ["run", "base.ini", "--model.init_file=init.h5"]
+        for value, dtype in ((np.nan, "float64"), (np.inf, "float64"), (1e300, "float32")):
+            with self.subTest(value=value):
+                with h5py.File(self.folder / "init.h5", "r+") as file:
+                    file["model/global/fc2.bias"][3] = value
+                self.refused([*begin, f"--run.dtype={dtype}"], ["init.h5", "'fc2.bias'", "NaN, or infinite"])
+        self.run_ok(*begin, "--run.dtype=float64", "--train.lr=0", "--run.output=large.h5")  # 1e300 is a number there
 
 
 if __name__ == "__main__":

@@ -282,6 +282,23 @@ class Run(AppCase):
         self.assertNotIn("nobody", self.run_ok("run", config, "--network.step_seconds=1,2", "--train.stragglers=0.5",
                                                "--train.straggler_work=none", "--force").stderr)
 
+    def test_a_rate_that_never_changes_is_told(self):
+        run = ["run", self.ini(f"{SMALL}batch_size = 4\n"), "--force"]  # of 3 rounds
+        for keys, words in (
+                (["--train.lr_schedule=step", "--train.lr_every=2"], None),
+                (["--train.lr_schedule=step", "--train.lr_every=3"], "train.lr_every = 3 has no effect on the rate: the run has 3 rounds"),
+                (["--train.lr_schedule=step", "--train.lr_every=2", "--train.lr_warmup=1"], "has 3 rounds, 1 of them a warm-up"),
+                (["--train.lr_schedule=milestones", "--train.lr_milestones=1,2"], None),
+                (["--train.lr_schedule=milestones", "--train.lr_milestones=1,30"], "train.lr_milestones = 30 has no effect"),
+                (["--train.lr_warmup=2"], None),
+                (["--train.lr_warmup=3"], "train.lr_warmup = 3: train.lr is not reached in 3 rounds")):
+            with self.subTest(keys):
+                told = self.run_ok(*run, *keys).stderr
+                if words is None:
+                    self.assertNotIn("train.lr", told)
+                else:
+                    self.assertIn(words, told)
+
     def test_a_run_that_scores_no_model_says_so(self):
         done = self.run_ok("run", self.ini(SMALL), "--data.train_fraction=1", "--run.progress=none")
         self.assertEqual(done.stderr.count("no model was scored after round"), 1, done.stderr)

@@ -89,6 +89,9 @@ struct TrainOptions {
   double lr_factor(std::int64_t units) const;
   /// The same in a round, by a schedule that counts rounds; before round 1 (round 0) as in it.
   double lr_factor_of_round(std::int64_t round) const { return lr_factor(rounds_behind(round)); }
+  /// A sentence on the change of the rate that no round of a run of `rounds` comes to; empty if there
+  /// is none. Epochs are not counted ahead.
+  std::string unreached_rate(std::int64_t rounds) const;
   static std::int64_t rounds_behind(std::int64_t round) { return round > 0 ? round - 1 : 0; }
 
  private:
