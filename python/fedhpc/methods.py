@@ -74,6 +74,8 @@ class Algorithm:
     cohorts_in_round  a round draws so many, one after the other
     can_leave_rounds  True: a signal may end a round between two blocks, and resume goes on with it there.
                       Blocks then act on the store, on means and on notes of the round alone.
+    averaged_uploads  1: all that the server learns of the clients' data is the mean over the participants of the
+                      changes that block.upload() gives, one a round; privacy.* then act. n: of n such means. 0: more.
     """
 
     tiers = "client-cloud"
@@ -82,6 +84,7 @@ class Algorithm:
     factor_draw = {}
     cohorts_in_round = 1
     can_leave_rounds = False
+    averaged_uploads = 0
 
     def declare(self, options):
         """Declares the method's keys below `algorithm`, options.add("mu", 0.1, at_least=0, help="...").

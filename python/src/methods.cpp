@@ -41,16 +41,22 @@ class Attributes {
                                               {"shared", Models::Shared}});
     traits.factorisations.names = factorisations();
     traits.factor_draw = factor_draw();
-    const nb::object cohorts = of("cohorts_in_round");
-    if (PyBool_Check(cohorts.ptr()) != 0 || !nb::try_cast(cohorts, traits.cohorts_in_round) ||
-        traits.cohorts_in_round < 1) {
-      refuse("cohorts_in_round", "a whole number of at least 1", cohorts);
-    }
+    traits.cohorts_in_round = count("cohorts_in_round", 1);
+    traits.averaged_uploads = count("averaged_uploads", 0);
     traits.can_leave_rounds = flag("can_leave_rounds", of("can_leave_rounds"));
     return traits;
   }
 
  private:
+  std::int64_t count(const char* attribute, std::int64_t least) const {
+    const nb::object given = of(attribute);
+    std::int64_t number = 0;
+    if (PyBool_Check(given.ptr()) != 0 || !nb::try_cast(given, number) || number < least) {
+      refuse(attribute, concat("a whole number of at least ", least), given);
+    }
+    return number;
+  }
+
   nb::object of(const char* attribute) const {
     try {
       return nb::getattr(method_, attribute);

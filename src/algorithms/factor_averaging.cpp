@@ -4,7 +4,8 @@ namespace fedhpc {
 
 Traits FactorAveraging::traits() const {
   return {.factorisations = {.names = factorisations_, .exclude = {"first", "last"}},
-          .factor_draw = {.range = init_range_}};
+          .factor_draw = {.range = init_range_},
+          .averaged_uploads = 1};
 }
 
 void FactorAveraging::declare(OptionSet& options) {

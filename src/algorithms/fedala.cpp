@@ -24,9 +24,11 @@ constexpr std::int64_t kFirstPass = 1;  // local training has the batches of pas
 }  // namespace
 
 void FedALA::declare(OptionSet& options) {
-  options.add("algorithm.layers", layers_, count_from(1),
-              "layers from the classifier down in which a client mixes its own model with the "
-              "global one (p); those below are the global one's");
+  options
+      .add("algorithm.layers", layers_, count_from(1),
+           "layers from the classifier down in which a client mixes its own model with the "
+           "global one (p); those below are the global one's")
+      .acts(unless("algorithm.weight_lr", "0"));
   options
       .add("algorithm.share", share_, above_up_to(0.0, 1.0),
            "share of a client's training samples a pass of the weights sees (s)")
@@ -67,7 +69,8 @@ void FedALA::declare(OptionSet& options) {
 void FedALA::initialise(const Setup& setup) {
   setup.add_metrics(
       {{kReceptionAccuracy, "fraction",
-        "mean over participants, with algorithm.learn = all over all clients, of the accuracy of "
+        "mean over participants, with algorithm.learn = all from round 2 on over all clients, of "
+        "the accuracy of "
         "the mixed model on own test samples, before local training"},
        {kGlobalWeight, "1",
         "mean over clients that learn weights of their mean: 1 is the global model, 0 the "
@@ -80,7 +83,10 @@ void FedALA::initialise(const Setup& setup) {
   plain_ = setup.training().step_rule().is_plain();
   const std::size_t first = first_of_top(*global_.layout, layers_);
   top_ = RowPart(global_.layout, first, {.with = Tag::Trainable});
-  moved_ = {.with = layers_ == 1 ? Tag::Head : Tag::Trainable};
+  // The head alone, where no norm or parameter of a model file stands behind it.
+  const bool head_alone =
+      top_.layout()->size() == global_.layout->count(Tag::Trainable, {.with = Tag::Head});
+  moved_ = {.with = head_alone ? Tag::Head : Tag::Trainable};
   const Rows part = top_.of(global_);
   local_ = &setup.store().rows("local", part);
   weights_ = &setup.store().rows("weight", {at::ones_like(part.values), part.layout});

@@ -32,7 +32,16 @@ void FedComLoc::declare(OptionSet& options) {
       .acts(unless("algorithm.codec", "dense"));
   averaging_.declare(options, LinkOptions::Payloads::ChangesUp,
                      "what the models that algorithm.compress names become (fedhpc list codecs)");
-  require_plain_gradients(options, "fedcomloc");
+  require_plain_gradients(
+      options, "fedcomloc",
+      "which moves h_i by p / train.lr times what a round has changed: that is right");
+  options.add_check([this](const OptionSet& given) {
+    if (where_ != Compress::Local || averaging_.links.uplink.name == "dense") return;
+    if (!averaging_.links.uplink.make()->lossless(at::kFloat)) return;
+    given.refuse("algorithm.codec",
+                 "algorithm.compress = local, which sends nothing compressed: gradients would be "
+                 "taken at the same model; use a codec that loses something");
+  });
 }
 
 void FedComLoc::initialise(const Setup& setup) {

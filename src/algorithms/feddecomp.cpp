@@ -7,7 +7,8 @@ Traits FedDecomp::traits() const {
           .factorisations = {.names = {"lora"},
                              .view = ConvView::Raw,
                              .passed = {.without = Tag::Trainable | Tag::Buffer}},
-          .factor_draw = draw()};
+          .factor_draw = draw(),
+          .averaged_uploads = 1};
 }
 
 void FedDecomp::declare(OptionSet& options) {

@@ -9,7 +9,8 @@ Traits FedMUD::traits() const {
                                        "kronecker_f", "kronecker_aad"},
                              .exclude = {"first", "last"},
                              .view = ConvView::Raw},
-          .factor_draw = draw(0)};
+          .factor_draw = draw(0),
+          .averaged_uploads = 1};
 }
 
 void FedMUD::declare(OptionSet& options) {
@@ -23,7 +24,7 @@ void FedMUD::declare(OptionSet& options) {
   options.add("algorithm.start", start_,
               Names<Start>{{"update", Start::Update}, {"factors", Start::Factors}},
               "what the first factors stand for: an update of 0 to the initial model, or the model "
-              "itself, all of them drawn and nothing frozen");
+              "itself, all trained ones drawn and no frozen model beneath");
   options
       .add("algorithm.constants", constants_,
            Names<Constants>{{"uniform", Constants::Uniform}, {"identity", Constants::Identity}},

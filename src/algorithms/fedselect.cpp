@@ -91,6 +91,7 @@ void take_largest_(std::span<double> mask, std::span<const double> change, std::
 
 void FedSelect::declare(OptionSet& options) {
   const Condition selects = unless("algorithm.select_limit", "0");
+  const Condition some = unless("algorithm.select_rate", "0");
   options
       .add("algorithm.select_rate", rate_, between(0.0, 1.0),
            "share of a tensor's shared columns that becomes personal at a selection (p)")
@@ -100,11 +101,13 @@ void FedSelect::declare(OptionSet& options) {
   options
       .add("algorithm.select_every", every_, count_from(1),
            "trainings of a client from one selection to the next")
-      .acts(selects);
+      .acts(selects)
+      .acts(some);
   options
       .add("algorithm.personal_passes", personal_passes_, count_from(0),
            "local trainings of a client's personal columns before the one of its shared ones")
-      .acts(selects);
+      .acts(selects)
+      .acts(some);
   options.add("algorithm.alternations", alternations_, count_from(1),
               "how often a round goes through those trainings");
   declare_weighting(options, weighting_);

@@ -12,7 +12,7 @@ void HierFAVG::declare(OptionSet& options) {
            "weighs edges by their participants; edge_round: anew for every edge aggregation with "
            "probabilities by samples, and the cloud weighs drawn edges by all their clients, as in "
            "the authors' program")
-      .acts(unless("topology.participation", "1"));
+      .acts(either(unless("topology.participation", "1"), where("train.straggler_work", {"none"})));
   averaging_.declare(options);
   server_.declare(options);
 }

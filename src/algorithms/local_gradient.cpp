@@ -21,12 +21,11 @@ Rows local_gradient(Block& block, const Rows& start, double eta, double clip_nor
   return sum;
 }
 
-void require_plain_gradients(OptionSet& options, const std::string& name) {
-  const std::string reason =
-      concat("algorithm.name = ", name,
-             ", whose clients send sums of gradients: (x^0 - x^T) / train.lr is one for plain SGD "
-             "at one rate only; use train.optimizer = sgd without momentum and weight decay, and "
-             "train.lr_unit = round");
+void require_plain_gradients(OptionSet& options, const std::string& name, const std::string& why) {
+  const std::string reason = concat("algorithm.name = ", name, ", ", why,
+                                    " for plain SGD at one rate only; use train.optimizer = sgd "
+                                    "without momentum and weight decay, and "
+                                    "train.lr_unit = round");
   options.add_check([reason](const OptionSet& given) {
     for (const char* key : {"train.optimizer", "train.momentum", "train.nesterov",
                             "train.weight_decay", "train.lr_unit"}) {

@@ -10,7 +10,8 @@ Traits LoRA::traits() const {
                              .exclude = {"last"},
                              .view = ConvView::Raw,
                              .passed = passed},
-          .factor_draw = draw()};
+          .factor_draw = draw(),
+          .averaged_uploads = 1};
 }
 
 void LoRA::declare(OptionSet& options) {

@@ -24,8 +24,10 @@ Rows samples_of(const Tensor& stack, const LayoutPtr& layout) {
 }  // namespace
 
 void MOON::declare(OptionSet& options) {
-  options.add("algorithm.mu", mu_, at_least(0.0),
-              "weight of the contrastive term beside the loss; 0 is FedAvg");
+  options.add(
+      "algorithm.mu", mu_, at_least(0.0),
+      "weight of the contrastive term beside the loss, which moves what the head sees: nothing of "
+      "softmax regression; 0 is FedAvg");
   options
       .add("algorithm.temperature", temperature_, above(0.0),
            "what similarities are divided by in the contrastive term (tau)")

@@ -61,7 +61,7 @@ void PFedGP::declare(OptionSet& options) {
       "what is averaged over a latent value: its probability, or (authors' program) the "
       "logarithm of it");
   options.add("algorithm.clip", clip_length_, at_least(0.0),
-              "longest gradient of a step; 0: any length");
+              "longest gradient of theta in a step; 0: any length");
   options.acts("train.clip_norm", unless("algorithm.name", "pfedgp"));  // it has that of its own
   averaging_.declare(options);
   server_.declare(options);
@@ -144,7 +144,7 @@ void PFedGP::round(Round& round) {
       };
       const Rows gradients{step.gradient_below_head(trained, loss), trained.layout};
       clip_(gradients, step.active());
-      // theta_k <- theta_k - eta grad of -sum log P(y* | X, y), and X-bar_k in the same way
+      // theta_k <- theta_k - eta grad of the mean of -log P(y* | X, y), and X-bar_k in the same way
       step.step_(trained.values, gradients.values, *optimizer_);
       if (points_per_class_ == 0) return;
       step.step_(points.values, beside(points, of_points), *points_optimizer_);

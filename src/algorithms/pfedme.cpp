@@ -23,7 +23,7 @@ void PFedMe::declare(OptionSet& options) {
            Names<Training>{{"participants", Training::Participants}, {"all", Training::All}},
            "who receives the global model and trains in a round: those that are drawn, or all "
            "clients, as in the authors' program; those that are drawn alone are averaged")
-      .acts(unless("topology.participation", "1"));
+      .acts(either(unless("topology.participation", "1"), where("train.straggler_work", {"none"})));
   averaging_.declare(options);
 }
 

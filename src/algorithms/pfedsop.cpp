@@ -77,13 +77,15 @@ void PFedSOP::declare(OptionSet& options) {
   options.add("algorithm.evaluate", evaluated_, moments,
               "which model is a client's own: before local training, or after");
   options.add("algorithm.personalise", personalise_,
-              "whether clients take the second-order step; false: every client trains alone");
+              "whether clients take the second-order step; false: every client trains alone, and "
+              "what it sends is booked all the same");
   options
       .add_or_auto("algorithm.beta_override", personalisation_.beta_override, between(0.0, 1.0),
                    "weight of the global update in place of the one that follows from the angle "
                    "(0: own update alone, 1: global one alone)")
       .acts(where("algorithm.personalise", {"true"}));
   averaging_.declare(options, LinkOptions::Payloads::ChangesUp);
+  options.acts("algorithm.weighting", where("algorithm.personalise", {"true"}));
   require_plain_gradients(options, "pfedsop");
 }
 

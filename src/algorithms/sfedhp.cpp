@@ -26,7 +26,8 @@ double paper_bits(bool sparse, std::int64_t nonzero, std::int64_t entries) {
 
 void SFedHP::declare(OptionSet& options) {
   const Condition sparse = either(unless("algorithm.gamma1", "0"), unless("algorithm.gamma2", "0"));
-  const Condition scheduled = both(sparse, unless("algorithm.gamma_schedule", "constant"));
+  const Condition scheduled = unless("algorithm.gamma_schedule", "constant");
+  const Condition not_each = where("algorithm.gamma_schedule", {"constant", "either", "both"});
   options.add("algorithm.lambda1", lambda1_, at_least(0.0),
               "weight of the term lambda1/2 ||theta - phi||^2 between personal and edge model");
   options.add("algorithm.lambda2", lambda2_, above(0.0),
@@ -55,14 +56,19 @@ void SFedHP::declare(OptionSet& options) {
   options
       .add("algorithm.gamma_density", gamma_density_, between(0.0, 1.0),
            "mean density below which personal models are sparse")
-      .acts(scheduled);
+      .acts(sparse)
+      .acts(scheduled)
+      .acts(either(not_each, unless("algorithm.gamma1", "0")));
   options
       .add("algorithm.gamma_rounds", gamma_rounds_, count_from(0),
            "rounds after which gamma_schedule acts")
-      .acts(scheduled);
+      .acts(sparse)
+      .acts(scheduled)
+      .acts(either(not_each, unless("algorithm.gamma2", "0")));
   options
       .add("algorithm.gamma_later", gamma_later_, at_least(0.0),
            "what gamma1 and gamma2 become, unless they are smaller")
+      .acts(sparse)
       .acts(scheduled);
   options.add(
       "algorithm.personal_lr", personal_lr_, at_least(0.0),

@@ -65,7 +65,7 @@ void TDPFed::declare(OptionSet& options) {
            "none")
       .acts(
           either(where("algorithm.factor_solver", {"fit"}), where("algorithm.aggregate", {"act"})))
-      .acts(of_image_model());
+      .acts(of_model_with_images());
   averaging_.declare(options, LinkOptions::Payloads::Models);
 }
 

@@ -136,6 +136,9 @@ Plan plan(const std::function<Given()>& read, const StartOptions& start, std::op
       {"balance_at_home", concat(machine.balance_at_home)},
       {"moved_per_round", concat(machine.moved)},
   };
+  if (parts.accountant) {
+    lines.emplace_back(Privacy::kEpsilon, concat(parts.accountant->epsilon(config->run.rounds)));
+  }
   if (parts.has_edge_models()) {
     lines.emplace_back("bytes_up_per_edge", concat(planned.up_per_edge));
     lines.emplace_back("bytes_down_per_edge", concat(planned.down_per_edge));

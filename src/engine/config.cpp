@@ -123,6 +123,7 @@ Config::Config(const std::vector<Assignment>& assignments, const std::string& na
   topology.declare(options_);
   train.declare(options_);
   network.declare(options_);
+  privacy.declare(options_);
   store.declare(options_);
   options_.add_choice("algorithm.name", algorithm_name, algorithm_registry().names(),
                       "federated-learning method (fedhpc list algorithms)");
@@ -162,6 +163,8 @@ void Config::declare_methods_of_keys() {
   // Others draw the number of steps themselves, one for all clients.
   options_.acts("train.stragglers",
                 methods([](const Algorithm& one) { return one.traits().mean_steps == 0; }));
+  options_.acts("privacy.clip",
+                methods([](const Algorithm& one) { return one.traits().averaged_uploads > 0; }));
   const Condition exchanges = unless("algorithm.name", "localonly");
   // pFedSOP's clients send what moves trainable columns alone, in any case.
   options_.acts("train.buffers", unless("algorithm.name", "pfedsop"));
@@ -196,6 +199,7 @@ void Config::resolve(const std::string& name) {
     train.stragglers = 0;
   }
   options_.run_checks();
+  privacy.check(options_, algorithm->traits().averaged_uploads);
   if (options_.origin("data.seed").level == Level::Default) data.seed = run.seed;
   if (run.output.empty()) {
     run.output = std::filesystem::path(name).stem().string() + ".h5";

@@ -204,6 +204,9 @@ void Experiment::look_for_divergence(const RoundReport& report) {
 
 std::vector<double> Experiment::noted_by(RoundState& round) const {
   std::vector<std::string> names;
+  if (parts_.accountant) {
+    round.notes.set(Privacy::kEpsilon, parts_.accountant->epsilon(round.number));
+  }
   for (const Metric& metric : own_metrics()) {
     names.push_back(metric.noted_name.empty() ? metric.name : metric.noted_name);
   }

@@ -117,6 +117,7 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
       return metric.name.find("accuracy") != std::string::npos;
     });
   }
+  open_privacy();
   block_width = chosen_block_width(from);
   start_moves();
 }
@@ -269,7 +270,8 @@ RoundServices Parts::services(LocalTrainer& of_round) {
           .books = books,
           .block_width = block_width,
           .links = links.get(),
-          .buffers = buffers.get()};
+          .buffers = buffers.get(),
+          .privacy = privacy ? &*privacy : nullptr};
 }
 
 Adaptation Parts::adaptation_after(std::int64_t round) const {

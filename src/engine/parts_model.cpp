@@ -1,6 +1,7 @@
 // The model of a run, and the weights and factors that it starts from.
 
 #include <algorithm>
+#include <cmath>
 
 #include <ATen/ops/isfinite.h>
 
@@ -72,6 +73,22 @@ void Parts::open_model(const Resumption* from) {
   read_initial_factors_(file, initial_factors,
                         saved ? InitState::Initial : config.model.init_state);
   if (!saved) check_finite(initial_factors, "model.init_file", file);
+}
+
+void Parts::open_privacy() {
+  const PrivacyOptions& options = config.privacy;
+  if (!options.on()) return;
+  privacy.emplace(options, context.seed);
+  for (const Metric& metric : privacy->metrics()) own_metrics.push_back(metric);
+  if (!privacy->has_noise()) return;
+  // Several payloads of a round are one release of them together, which is as much longer.
+  const auto uploads = static_cast<double>(method().traits().averaged_uploads);
+  accountant.emplace(static_cast<double>(cohort_limit()) / static_cast<double>(partition.clients()),
+                     options.noise / std::sqrt(uploads), options.delta);
+  if (options.delta * static_cast<double>(partition.clients()) < 1) return;
+  run_log().of_run(LogLevel::Warning,
+                   concat("privacy.delta = ", options.delta, " is not below 1 over ",
+                          partition.clients(), " clients: epsilon says little"));
 }
 
 std::int64_t Parts::most_together() const {

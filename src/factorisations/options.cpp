@@ -61,7 +61,7 @@ void FactorisationOptions::declare(OptionSet& options) {
            "kernels [out, in, y, x] as a matrix [out y, in x]: the same numbers in the same "
            "order, or each where it belongs; auto: as the method has it")
       .acts(where("model.factorisation", kinds({"low_rank", "kronecker", "lora", "ffa_lora"})))
-      .acts(of_image_model());
+      .acts(of_model_with_images());
   options
       .add("model.block_layout", blocks,
            Names<BlockLayout>{{"stacked", BlockLayout::Stacked}, {"grid", BlockLayout::Grid}},

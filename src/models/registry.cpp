@@ -146,9 +146,7 @@ void declare_image_models(OptionSet& options, ModelOptions& of) {
 
 }  // namespace
 
-Condition of_model_with_buffers() {
-  return either(of_image_model(), where("model.name", {"file"}));
-}
+Condition of_model_with_images() { return either(of_image_model(), where("model.name", {"file"})); }
 
 void ModelOptions::declare(OptionSet& options) {
   options.add_choice("model.name", name, model_registry().names(),

@@ -92,7 +92,18 @@ Rows Block::upload(const Rows& rows, const Codec& codec) {
   const Timed timed(state_.services.books.aggregate_watch);
   const Rows arrived = state_.wire.from_clients(rows, clients_, codec);
   if (state_.services.buffers != nullptr) scale_columns_(arrived, 0, Tag::Buffer);
+  if (state_.services.privacy != nullptr) make_private_(arrived, codec.channel());
   return arrived;
+}
+
+void Block::make_private_(const Rows& changes, std::int64_t channel) {
+  const Privacy& privacy = *state_.services.privacy;
+  note(Privacy::kClipped, privacy.clip_(changes));
+  if (!privacy.has_noise()) return;
+  for (std::int64_t c = 0; c < count(); ++c) {
+    if (!state_.bears_noise(clients_[static_cast<std::size_t>(c)])) continue;
+    privacy.add_noise_(changes.narrow(c), round(), channel);
+  }
 }
 
 Rows Block::upload_models(const Rows& models, const Codec& codec) {

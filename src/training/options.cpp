@@ -73,7 +73,7 @@ void TrainOptions::declare(OptionSet& options) {
            "local: they stay with the client, in a model that it receives its own take their "
            "place, and a global or an edge's model is scored with those of the client whose test "
            "samples they are")
-      .acts(of_model_with_buffers())
+      .acts(of_model_with_images())
       .acts(where("model.norm", {"auto", "batch"}))
       .acts(where("data.split", {"client"}));
   options.add(

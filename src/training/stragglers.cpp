@@ -19,7 +19,7 @@ Draws draws_of(std::uint64_t seed, std::int64_t client, std::int64_t round) {
 }  // namespace
 
 double Stragglers::part(std::int64_t client, std::int64_t round) const {
-  if (!train_less()) return 1;
+  if (!train_less() || round == 0) return 1;
   Draws draws = draws_of(seed_, client, round);
   return draws.uniform() < share_ ? 1 - draws.uniform() : 1;
 }

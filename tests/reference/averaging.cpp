@@ -112,6 +112,45 @@ void RoundLoss::add(const Trained& trained) {
   samples_ += trained.samples;
 }
 
+namespace {
+
+/// Standard normals, two of two uniforms.
+std::vector<double> normals(const DrawKey& key, std::int64_t count) {
+  Draws draws(key);
+  const auto uniform = [&] { return static_cast<double>(draws.raw() >> 11) * std::pow(2.0, -53); };
+  std::vector<double> values;
+  while (static_cast<std::int64_t>(values.size()) < count) {
+    const double length = std::sqrt(-2 * std::log(1 - uniform()));
+    const double angle = 2 * std::acos(-1.0) * uniform();
+    values.push_back(length * std::cos(angle));
+    values.push_back(length * std::sin(angle));
+  }
+  values.resize(static_cast<std::size_t>(count));
+  return values;
+}
+
+/// `w` and a client's change of it, as the server takes it; the first client that weighs anything has
+/// the noise of all.
+Parameters taken(const Problem& problem, const Parameters& w, const Parameters& trained,
+                 std::int64_t round, bool first) {
+  if (problem.clip == 0) return trained;
+  Tensor change = flatten(trained) - flatten(w);
+  const double length = std::sqrt(change.square().sum().item<double>());
+  change = change * std::min(1.0, problem.clip / (length + 1e-6));
+  if (first && problem.noise > 0) {
+    const std::vector<double> values = normals({.seed = problem.seed,
+                                                .purpose = static_cast<Purpose>(17),
+                                                .round = static_cast<std::uint64_t>(round)},
+                                               change.numel());
+    for (std::int64_t i = 0; i < change.numel(); ++i) {
+      change[i] += problem.noise * problem.clip * values[static_cast<std::size_t>(i)];
+    }
+  }
+  return unflatten(flatten(w) + change, w);
+}
+
+}  // namespace
+
 Outcome averaging_rounds(const Problem& problem, double mu) {
   Outcome outcome;
   Parameters w = problem.initial;
@@ -120,7 +159,9 @@ Outcome averaging_rounds(const Problem& problem, double mu) {
     RoundLoss loss;
     for (const std::int64_t k : cohort(problem, t)) {
       const Trained trained = train(problem, k, t, /*pass=*/0, w, mu);
-      next.add(trained.parameters, weight_of(problem, k));
+      const double weight = weight_of(problem, k);
+      const bool first = next.weight() == 0 && weight > 0;
+      next.add(taken(problem, w, trained.parameters, t, first), weight);
       loss.add(trained);
     }
     w = next.mean_or(w);

@@ -92,6 +92,8 @@ Problem make_problem(const testing::Keys& keys) {
   problem.local_epochs = config.train.local_epochs;
   problem.stragglers = config.train.stragglers;
   problem.stragglers_away = config.train.straggler_work == StragglerWork::None;
+  problem.clip = config.privacy.clip;
+  problem.noise = config.privacy.noise;
   problem.lr = config.train.lr;
   problem.optimizer = optimizer_settings(config);
   problem.decay_biases = config.train.decay_biases;

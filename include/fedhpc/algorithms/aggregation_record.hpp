@@ -8,7 +8,7 @@
 namespace fedhpc {
 
 /// Records what happens to the weights when their factors are aggregated in their place, for
-/// FedMUD, FedLMT and FedPara. Measures factorised columns alone.
+/// FedMUD, FedLMT, FedPara and LoRA. Measures factorised columns alone.
 class AggregationRecord {
  public:
   AggregationRecord() = default;

@@ -108,6 +108,9 @@ struct Traits {
   double mean_steps = 0;
   std::int64_t trainings_in_round = 1;  ///< a participant surely trains so many times in a round
   bool divides_by_rate = false;         ///< it divides by train.lr as the schedule has it
+  /// The payloads of changes that a participant sends in a round, of a method whose server knows of
+  /// its clients' data their means over the participants alone; 0: it knows more (privacy.*).
+  std::int64_t averaged_uploads = 0;
 };
 
 /// A classifier that replaces a model's head: it maps what the head would see of n samples, [n, E]

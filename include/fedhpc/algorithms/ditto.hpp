@@ -26,7 +26,7 @@ namespace fedhpc {
 /// average them equally).
 class Ditto final : public Algorithm {
  public:
-  Traits traits() const override { return {.models = Models::Both}; }
+  Traits traits() const override { return {.models = Models::Both, .averaged_uploads = 1}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   void round(Round& round) override;

@@ -19,7 +19,7 @@ namespace fedhpc {
 /// their local steps: federated averaging of what they add up to.
 class Dsgd final : public Algorithm {
  public:
-  Traits traits() const override { return {.divides_by_rate = true}; }
+  Traits traits() const override { return {.divides_by_rate = true, .averaged_uploads = 1}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   void round(Round& round) override;

@@ -24,7 +24,7 @@ namespace fedhpc {
 ///   W_i       weights_ [q]           all 1 at first; grad_W is grad_hat_i (.) (Theta - Theta_i)
 ///   eta       algorithm.weight_lr    at least 0; 0: W stays 1, and the rounds are FedAvg's
 ///   s         algorithm.share        above 0, up to 1; of the samples, drawn anew every pass
-///   p         algorithm.layers       at least 1; large: all layers; small ones cost less, as no
+///   p         algorithm.layers       at least 1; large: all layers; 1 costs less, as no
 ///                                    gradient is taken below
 ///
 /// The first time a client learns W it makes passes until W has converged, later one a round.
@@ -41,8 +41,8 @@ namespace fedhpc {
 ///   whose other clients compare Theta with a model that nobody has trained.
 /// - Only participants learn W. In the authors' program all clients do from round 2 on, and hat_i
 ///   becomes the local model of those that are absent: algorithm.learn = all. An absent client
-///   then receives Theta, and takes time. All clients' own models are there at the reception:
-///   reception_accuracy is over all of them, the number that the authors' program prints.
+///   then receives Theta, and takes time. From then on reception_accuracy is over all clients that
+///   can train, the number that the authors' program prints.
 /// - Their s % are neighbours in stored order, the same in all passes of a round:
 ///   algorithm.samples = slice. configs/authors/fedala.ini has all of theirs.
 /// - A layer is a convolution or linear layer with its bias and the batch norm behind it. Running
@@ -53,7 +53,7 @@ namespace fedhpc {
 /// - train_loss is that of local training alone.
 class FedALA final : public Algorithm {
  public:
-  Traits traits() const override { return {.models = Models::Both}; }
+  Traits traits() const override { return {.models = Models::Both, .averaged_uploads = 1}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   void round(Round& round) override;

@@ -33,6 +33,7 @@ namespace fedhpc {
 ///   rescale   0, and what travels is multiplied by d / m: the mean is right in expectation
 class FedAvg final : public Algorithm {
  public:
+  Traits traits() const override { return {.averaged_uploads = is_sparse() ? 0 : 1}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   void round(Round& round) override;

@@ -27,7 +27,7 @@ namespace fedhpc {
 /// training's.
 class FedBABU final : public Algorithm {
  public:
-  Traits traits() const override { return {.models = Models::Both}; }
+  Traits traits() const override { return {.models = Models::Both, .averaged_uploads = 1}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   void round(Round& round) override;

@@ -21,9 +21,10 @@ namespace fedhpc {
 ///
 /// Deviations: clients are drawn uniformly without replacement and averaged by
 /// algorithm.weighting, as the authors' code does (the text draws them by samples and averages them
-/// equally); no stragglers.
+/// equally); stragglers are drawn client by client (train.stragglers).
 class FedProx final : public Algorithm {
  public:
+  Traits traits() const override { return {.averaged_uploads = 1}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   void round(Round& round) override;

@@ -16,7 +16,7 @@ namespace fedhpc {
 ///
 /// Both are moved by the same local steps on the one supervised loss. A layer is a convolution or
 /// linear layer with its bias and the batch norm behind it, whose statistics go where the layer
-/// goes, whatever train.buffers. layers = 0 is LocalOnly, all layers FedAvg.
+/// goes; train.buffers does not act. layers = 0 is LocalOnly, all layers FedAvg.
 ///
 /// The paper starts its runs from a FedAvg model: model.init_file. Its auxiliary losses of the
 /// representation and its ensemble for new clients are not here.

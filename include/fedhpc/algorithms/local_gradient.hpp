@@ -15,8 +15,10 @@ namespace fedhpc {
 /// it takes them over. 0 for a client that cannot train. Counts into train_loss.
 Rows local_gradient(Block& block, const Rows& start, double eta, double clip_norm);
 
-/// For methods that send gradients: adds a check that refuses rules other than plain gradient
-/// steps.
-void require_plain_gradients(OptionSet& options, const std::string& name);
+/// For what is a sum of gradients: adds a check that refuses rules other than plain gradient steps.
+/// `why` is what holds for those alone.
+void require_plain_gradients(
+    OptionSet& options, const std::string& name,
+    const std::string& why = "whose clients send sums of gradients: (x^0 - x^T) / train.lr is one");
 
 }  // namespace fedhpc

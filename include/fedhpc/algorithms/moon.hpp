@@ -32,7 +32,7 @@ namespace fedhpc {
 /// have two more layers below the head, a projection, which a model file can have.
 class MOON final : public Algorithm {
  public:
-  Traits traits() const override { return {.reads_embeddings = true}; }
+  Traits traits() const override { return {.reads_embeddings = true, .averaged_uploads = 1}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   void round(Round& round) override;

@@ -18,7 +18,7 @@ namespace fedhpc {
 /// LocalOnly, to the last bit. FedPer, LG-FedAvg, FedBN and FedRep share it.
 class PartAveraging : public Algorithm {
  public:
-  Traits traits() const override { return {.models = Models::Shared}; }
+  Traits traits() const override { return {.models = Models::Shared, .averaged_uploads = 1}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   void round(Round& round) override;

@@ -43,7 +43,7 @@ namespace fedhpc {
 /// - Clients weigh their samples; the paper weighs them equally (weighting = uniform).
 class PerFedAvg final : public Algorithm {
  public:
-  Traits traits() const override { return {.models = Models::Both}; }
+  Traits traits() const override { return {.models = Models::Both, .averaged_uploads = 1}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   void round(Round& round) override;

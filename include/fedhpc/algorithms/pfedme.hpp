@@ -32,7 +32,7 @@ namespace fedhpc {
 /// statistics stay with its clients (train.buffers = local): configs/authors/pfedme.ini.
 class PFedMe final : public Algorithm {
  public:
-  Traits traits() const override { return {.models = Models::Both}; }
+  Traits traits() const override { return {.models = Models::Both, .averaged_uploads = 1}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   void round(Round& round) override;

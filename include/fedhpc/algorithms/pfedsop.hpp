@@ -66,7 +66,9 @@ struct Personalisation {
 ///   also x. A client that cannot train keeps x and nothing else.
 class PFedSOP final : public Algorithm {
  public:
-  Traits traits() const override { return {.models = Models::Personal, .divides_by_rate = true}; }
+  Traits traits() const override {
+    return {.models = Models::Personal, .divides_by_rate = true, .averaged_uploads = 1};
+  }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   void round(Round& round) override;

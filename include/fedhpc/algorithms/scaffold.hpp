@@ -29,7 +29,7 @@ namespace fedhpc {
 ///   S, N       topology.participation   participants of a round, all clients
 ///
 /// Means are weighed by algorithm.weighting, uniform by default, as in the paper. c is the mean of
-/// all c_i where clients weigh the same, or all take part; else it is in expectation. A client
+/// all c_i where clients weigh the same, or all take part; else about so: a ratio of sums. A client
 /// without a local step keeps its c_i.
 ///
 /// Both ways two messages travel, of the model and of the control variate. Batch norm's statistics
@@ -41,7 +41,9 @@ namespace fedhpc {
 /// and II are FedAvg's, too.
 class Scaffold final : public Algorithm {
  public:
-  Traits traits() const override { return {.divides_by_rate = true}; }
+  Traits traits() const override {
+    return {.divides_by_rate = true, .averaged_uploads = kind_ == Control::None ? 1 : 2};
+  }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   void round(Round& round) override;

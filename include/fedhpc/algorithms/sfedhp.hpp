@@ -21,7 +21,7 @@ namespace fedhpc {
 ///                                                       batch
 ///   K                  algorithm.inner_steps            gradient steps on H (8)
 ///   nu                 algorithm.accuracy               0: always K steps
-///   lambda_1           algorithm.lambda1                0: theta trains alone, w stays
+///   lambda_1           algorithm.lambda1                0: theta trains alone, w stays (gamma_2 = 0)
 ///   lambda_2           algorithm.lambda2
 ///   gamma_1, gamma_2   algorithm.gamma1, gamma2         0: not sparse
 ///   rho                algorithm.rho

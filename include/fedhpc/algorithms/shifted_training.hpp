@@ -7,7 +7,7 @@
 namespace fedhpc {
 
 /// Local training on  f_k(w) + <shift_k, w> + mu/2 ||w - start_k||^2: a client's loss with a linear
-/// term of its own. SCAFFOLD and FedDyn share it.
+/// term of its own. SCAFFOLD, FedDyn and FedComLoc share it.
 class ShiftedTraining {
  public:
   ShiftedTraining() = default;

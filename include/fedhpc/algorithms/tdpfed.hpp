@@ -25,9 +25,9 @@ namespace fedhpc {
 /// Deviations, and choices where the paper is silent:
 /// - Biases and batch norm stay full; they are pulled towards their own copy by the same quadratic
 ///   term.
-/// - The gradient of the factors is taken from the residual [[A]] - theta: (23), as (15) is printed
-///   without its sign and (23) loses its last digits in float32, which Adam makes full steps of.
-///   All factors move at once.
+/// - The gradient of the factors is taken from the residual [[A]] - theta, which is (23) in exact
+///   numbers. In float32 (23) loses its last digits, of which Adam makes full steps; (15) is printed
+///   without its sign. All factors move at once.
 /// - Adam starts afresh in every round, Nesterov's velocity (algorithm.momentum) with every batch;
 ///   theta starts a round at [[A_t]] and goes on from batch to batch.
 /// - ACT's new factors (20) come from a truncated singular value decomposition of each matrix and

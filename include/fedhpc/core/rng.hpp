@@ -25,6 +25,7 @@ enum class Purpose : std::uint64_t {
   Binarise = 14,    ///< signs of updates that are right in expectation
   Layers = 15,      ///< what layers draw when training: dropout
   Stragglers = 16,  ///< who is late in a round
+  Privacy = 17,     ///< noise of the server's sums
 };
 
 /// Names one sequence of draws. Two equal keys give the same numbers on any rank, at any time.

@@ -18,6 +18,7 @@
 #include "fedhpc/models/options.hpp"
 #include "fedhpc/rounds/client_store.hpp"
 #include "fedhpc/rounds/network.hpp"
+#include "fedhpc/rounds/privacy.hpp"
 #include "fedhpc/rounds/topology.hpp"
 #include "fedhpc/training/options.hpp"
 
@@ -73,6 +74,7 @@ class Config {
   TopologyOptions topology;
   TrainOptions train;
   NetworkOptions network;
+  PrivacyOptions privacy;
   StoreOptions store;
   std::string algorithm_name = "fedavg";
   std::unique_ptr<Algorithm> algorithm;

@@ -14,6 +14,7 @@
 #include "fedhpc/data/shard.hpp"
 #include "fedhpc/engine/config.hpp"
 #include "fedhpc/io/digests.hpp"
+#include "fedhpc/math/privacy_accountant.hpp"
 #include "fedhpc/models/model.hpp"
 #include "fedhpc/rounds/client_moves.hpp"
 #include "fedhpc/rounds/cohort.hpp"
@@ -83,6 +84,8 @@ struct Parts {
   std::vector<Metric> own_metrics;      ///< series of the method's own
   std::unique_ptr<OwnBuffers> buffers;  ///< of this rank's clients; null: they travel
   NetworkModel network;
+  std::optional<Privacy> privacy;               ///< none: changes are taken as they arrive
+  std::optional<PrivacyAccountant> accountant;  ///< where there is noise
   std::int64_t block_width = 1;
   Books books;  ///< of the round in hand
 
@@ -118,6 +121,7 @@ struct Parts {
   void move_to_device();
   /// Warns of numbers of the network that no client or edge has.
   void tell_unused_numbers() const;
+  void open_privacy();
   /// The most participants of a round that are drawn together: of all, or of an edge.
   std::int64_t most_together() const;
   /// Throws ConfigError where late clients could not train less than others; warns where they could

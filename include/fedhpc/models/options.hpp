@@ -32,7 +32,7 @@ enum class Backend { Batched, Autograd };
 /// Holds where the model's name is one of a model of images.
 Condition of_image_model();
 /// Holds where it is one that may have batch norm.
-Condition of_model_with_buffers();
+Condition of_model_with_images();
 
 /// The model that is taken from a result file: the one its run began with, where the file has it, or
 /// the one it ended with.

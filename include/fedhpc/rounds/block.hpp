@@ -76,7 +76,8 @@ class Block {
   void keep_buffers(const Rows& rows);
 
   /// Sends every client's row of [C, P] and returns what the server receives; in edge rounds the
-  /// client's edge receives it. Books one payload per client.
+  /// client's edge receives it. Books one payload per client. With privacy.clip what it receives is
+  /// clipped, and has the noise of the sum in one row.
   Rows upload(const Rows& rows, const Codec& codec = dense_codec());
   /// Sends whole models. Where statistics stay with the clients, the server has 0 in their place in
   /// a change, and those of the initial model in a model.
@@ -112,6 +113,8 @@ class Block {
   Rows of_clients(const Rows& models) const;
   Rows of_clients(const EdgeRows& models);
   std::int64_t steps_of(std::int64_t client) const;
+  /// Clips changes and adds the noise of their sum, as privacy.* say.
+  void make_private_(const Rows& changes, std::int64_t channel);
   /// Counts the steps and losses of a local training.
   void book_training(const std::vector<TrainStatistics>& trained);
   /// Tells the clock how many gradients each client has taken.

@@ -10,6 +10,7 @@
 #include "fedhpc/rounds/client_moves.hpp"
 #include "fedhpc/rounds/cohort.hpp"
 #include "fedhpc/rounds/mean.hpp"
+#include "fedhpc/rounds/privacy.hpp"
 #include "fedhpc/rounds/round_log.hpp"
 #include "fedhpc/rounds/round_notes.hpp"
 #include "fedhpc/rounds/topology.hpp"
@@ -41,6 +42,7 @@ struct RoundServices {
   std::int64_t block_width;
   LinkMemory* links = nullptr;            ///< of a method that opened it
   OwnBuffers* buffers = nullptr;          ///< null: they travel with the models
+  const Privacy* privacy = nullptr;       ///< null: changes are taken as they arrive
   bool absent_idle = false;               ///< of a plan, which looks at participants alone
   const LeavingRules* leaving = nullptr;  ///< null: rounds are never left
   ClientMoves* moves = nullptr;           ///< null: everybody is trained at home
@@ -83,6 +85,8 @@ class RoundState {
 
   /// What a client weighs.
   double weight_of(std::int64_t client, Weighting weighting) const;
+  /// The participant in whose row the noise of a sum stands: the first one that has samples.
+  bool bears_noise(std::int64_t client) const;
   /// For a mean of rows of `layout`; null: the model's.
   MeanServices mean_services(const LayoutPtr& layout = nullptr);
 

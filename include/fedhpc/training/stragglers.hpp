@@ -10,7 +10,8 @@ namespace fedhpc {
 
 /// The participants that are late in a round (train.stragglers). Of the draws of (seed, Purpose::Stragglers,
 /// client, round) the first, u, makes a client late if u < train.stragglers. The second, v, is what it is late by:
-/// it takes ceil((1 - v) K) of its K local steps. With train.straggler_work = none it does not take part.
+/// it takes ceil((1 - v) K) of its K local steps. With train.straggler_work = none it does not take part. Nobody is
+/// late before round 1.
 class Stragglers {
  public:
   Stragglers(const TrainOptions& options, std::uint64_t seed)

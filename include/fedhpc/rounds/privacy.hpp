@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "fedhpc/core/metric.hpp"
+#include "fedhpc/core/options.hpp"
+#include "fedhpc/models/layout.hpp"
+
+namespace fedhpc {
+
+/// The keys of section privacy.
+struct PrivacyOptions {
+  double clip = 0;      ///< S; 0: nothing is clipped
+  double noise = 0;     ///< z
+  double delta = 1e-5;  ///< of the guarantee
+
+  void declare(OptionSet& options);
+  bool on() const { return clip > 0; }
+  /// Throws ConfigError where other keys would break the guarantee. `uploads`: Traits::averaged_uploads.
+  void check(const OptionSet& options, std::int64_t uploads) const;
+};
+
+/// Differential privacy of clients, with a server that is trusted (DP-FedAvg: McMahan, Ramage, Talwar
+/// and Zhang, "Learning Differentially Private Recurrent Language Models", ICLR 2018, Algorithm 1).
+/// The server shortens what has arrived of each of m participants to S, and adds noise to the sum:
+///
+///   mean = 1/m (sum_k D_k min(1, S / ||D_k||) + N(0, z^2 S^2 I))
+///
+/// It does so with each payload of changes, over their trainable columns. The noise stands in the
+/// row of one participant, so that any mean of the rows has it.
+class Privacy {
+ public:
+  Privacy(const PrivacyOptions& options, std::uint64_t seed) : options_(options), seed_(seed) {}
+
+  bool has_noise() const { return options_.noise > 0; }
+  /// Shortens rows [C, P] to S; returns for each 1 where it was longer, else 0: [C].
+  std::vector<double> clip_(const Rows& rows) const;
+  /// Adds the noise of a sum to `row` [1, P]. `channel`: the number of the payload in the round.
+  void add_noise_(const Rows& row, std::int64_t round, std::int64_t channel) const;
+
+  /// What a run notes: the share of rows that were shortened, and with noise epsilon so far.
+  static constexpr const char* kClipped = "clipped";
+  static constexpr const char* kEpsilon = "epsilon";
+  std::vector<Metric> metrics() const;
+
+ private:
+  PrivacyOptions options_;
+  std::uint64_t seed_;
+};
+
+}  // namespace fedhpc
