@@ -3,7 +3,7 @@
 import random
 import warnings
 import zlib
-from collections import deque
+from collections import Counter, deque
 from contextlib import contextmanager
 from numbers import Number
 
@@ -12,6 +12,7 @@ import numpy as np
 from . import _core
 
 DEPTH = 3  # of lists in lists
+CONTAINERS = (dict, list, tuple, set, frozenset, deque)  # may be filled in place, one by one
 
 
 def watched(method, base, name):
@@ -33,44 +34,52 @@ def watched(method, base, name):
 
     def visit_state_watched(state):
         nonlocal looks
-        with _read_of(method, base) as read:
+        with _touched_of(method, base) as (read, given):
             visit_state(state)
         if not looks or state.restores or "__dict__" in read:
             return
         looks = False
-        changed = sorted(one for one, mark in _marks(method, read | told).items() if first.get(one) != mark)
+        changed = {one for one, mark in _marks(method, told).items() if first.get(one) != mark}
         told.update(changed)
-        if changed:
-            _warn(name, changed)
+        _warn(name, sorted(changed - read.keys()), "which visit_state() does not read and which will not be there after a "
+                                                   "resume; add {it} to visit_state")
+        # What is read twice may be filled in place: self.v[:] = state.array("v", self.v).
+        lost = sorted(one for one in changed - given if read[one] == 1 and not isinstance(getattr(method, one), CONTAINERS))
+        _warn(name, lost, "which visit_state() reads without taking back what the state gives, so that a resume starts "
+                          "from what initialise() has made; write self.NAME = state.rows(\"NAME\", self.NAME) or alike")
 
     # Attributes of the object win over those of its class.
     vars(method).update(initialise=initialise_watched, round=round_watched, visit_state=visit_state_watched)
     return method
 
 
-def _warn(name, changed):
-    if _core.launched_rank() > 0:
+def _warn(name, changed, why):
+    if _core.launched_rank() > 0 or not changed:
         return
-    it = "it" if len(changed) == 1 else "them"
-    warnings.warn(f"method {name}: rounds have changed {', '.join(changed)}, which visit_state() does not read and "
-                  f"which will not be there after a resume; add {it} to visit_state", stacklevel=3)
+    why = why.replace("{it}", "it" if len(changed) == 1 else "them")
+    warnings.warn(f"method {name}: rounds have changed {', '.join(changed)}, {why}", stacklevel=3)
 
 
 @contextmanager
-def _read_of(method, base):
-    """Yields the set of the names of the method's attributes that are read meanwhile."""
-    names = set()
+def _touched_of(method, base):
+    """Yields the names of the method's attributes that are read meanwhile, with how often, and of those that are set."""
+    read, given = Counter(), set()
 
-    def read(self, name):
+    def reads(self, name):
         if self is method:
-            names.add(name)
+            read[name] += 1
         return super(base, self).__getattribute__(name)
 
-    base.__getattribute__ = read
+    def sets(self, name, value):
+        if self is method:
+            given.add(name)
+        super(base, self).__setattr__(name, value)
+
+    base.__getattribute__, base.__setattr__ = reads, sets
     try:
-        yield names
+        yield read, given
     finally:
-        del base.__getattribute__
+        del base.__getattribute__, base.__setattr__
 
 
 def _marks(method, but):

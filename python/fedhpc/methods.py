@@ -27,6 +27,7 @@
     fedhpc.run("run.ini", **{"algorithm.name": "my_fedavg"})
 """
 
+import difflib
 import inspect
 import os
 import re
@@ -110,7 +111,8 @@ class Algorithm:
         """Visits all that a round leaves for later ones but for the store: self.w = state.rows("w", self.w).
 
         At the first checkpoint after a round, a warning names attributes of rows and numbers that have changed
-        since initialise() and that this verb does not read. What one round alone needs is a local variable.
+        since initialise() and that this verb does not read, or does not set to what the state gives. What one
+        round alone needs is a local variable.
         """
 
     def drawn_in(self, round):
@@ -139,6 +141,7 @@ def algorithm(name, sentence):
     return add
 
 
+_CLOSE = 0.88  # of two names: model and models, not init_state and visit_state
 _VERBS = ("declare", "initialise", "prepare", "round", "evaluate", "visit_state", "drawn_in")
 
 
@@ -176,14 +179,24 @@ def register(name, sentence, method):
         if getattr(method, verb) is getattr(Algorithm, verb):
             raise TypeError(f"{method.__name__} has no {verb}(self, {'round' if verb == 'round' else 'evaluation'}): "
                             "a method has round() and evaluate()")
-    if hasattr(method, "initialize"):
-        raise TypeError(f"{method.__name__} has initialize(), which nobody calls; the verb is initialise()")
+    _require_known_names(method)
     for verb in _VERBS:
         _check_verb(method, verb)
     file = _require_one_file(name, method)
     _core.check_attributes(method(), name)  # it needs no argument, or says so here
     _core.add_algorithm(name, sentence)
     _registered[name], _files[name] = (name, sentence, method), file
+
+
+def _require_known_names(method):
+    """Refuses attributes that are all but named like those that the engine looks for, which it would not find."""
+    known = [one for one in vars(Algorithm) if not one.startswith("_")]
+    for one in {name for kind in method.__mro__ if kind not in Algorithm.__mro__ for name in vars(kind)}:
+        near = difflib.get_close_matches(one, known, n=1, cutoff=_CLOSE)
+        if one in known or one.startswith("_") or not near:
+            continue
+        raise TypeError(f"{method.__name__} has {one!r}, which nobody looks at; fedhpc.Algorithm has {near[0]!r} (a name of "
+                        f"your own is less like it, or begins with _)")
 
 
 def _require_one_file(name, method):

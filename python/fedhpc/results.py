@@ -126,7 +126,7 @@ class Results:
 
         accuracy and best_accuracy (fractions, after round `clients.attrs["round"]` and at best; NaN without test
         samples; rmse and best_rmse of a regression), train_samples, test_samples and, where some are set aside, validation_samples (numbers of samples),
-        labels (how many different ones its samples have), edge where there are edges.
+        labels (how many different ones its samples have), edge where there are edges, name where the data name clients.
         """
         table, last = self._read(lambda path: (load_clients(path), load_last(path)))
         columns = {"train_samples": table.train_samples, "test_samples": table.test_samples,
@@ -329,6 +329,8 @@ def _figure(runs, metrics, against, panels, ax, seeds="each"):
 
     from .tools.plot import fill
 
+    if seeds not in ("each", "band"):
+        raise ValueError(f"seeds is {seeds!r}; give 'each' or 'band'")
     figure = ax.figure if ax is not None else plt.figure(layout="constrained")
     try:
         fill(figure, runs, _warn, list(metrics) or None, against, panels=panels, seeds=seeds, axes=ax)

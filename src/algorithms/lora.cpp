@@ -11,7 +11,8 @@ Traits LoRA::traits() const {
                              .view = ConvView::Raw,
                              .passed = passed},
           .factor_draw = draw(),
-          .averaged_uploads = 1};
+          .averaged_uploads = 1,
+          .sends_buffers = rest_ == Rest::All};
 }
 
 void LoRA::declare(OptionSet& options) {

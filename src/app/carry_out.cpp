@@ -93,9 +93,13 @@ class RoundWarnings {
   void look_at(const RoundReport& report) {
     warn_once(
         diverged_, report.diverged_since > 0,
-        concat("the run diverges since round ", report.diverged_since,
-               ": a loss is not finite or above 10^4 times that of guessing, the training loss is ",
-               loss_text(report.metrics.train_loss), "; train.lr may be too large"));
+        concat(
+            "the run diverges since round ", report.diverged_since,
+            ": a loss or a value of the global model is not finite, or a loss is above 10^4 times "
+            "that of guessing (training loss ",
+            loss_text(report.metrics.train_loss),
+            report.global_scored ? ", global loss " + loss_text(report.metrics.global_loss) : "",
+            "); train.lr may be too large, or features are not scaled"));
     warn_once(unscored_, report.evaluated && !report.global_scored && !report.personal_scored,
               concat("no model was scored after round ", report.round,
                      ": those that the method evaluates have no test samples; clients have their "

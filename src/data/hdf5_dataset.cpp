@@ -7,6 +7,7 @@
 //   /label_train [S]                             labels 0..K-1 beside such targets, optional
 //   /x_test, /y_test, /label_test                the official test set, optional
 //   /client_train, /client_test                  the natural client of every sample, optional
+//   /names/clients [N], /names/classes [K]       what they are called, texts, optional
 //
 // K is the attribute `classes` of the labels of training where it is there, else the largest label
 // plus 1. [S, H, W] is one channel. Floats [S] that are all whole numbers from 0 are labels, unless
@@ -67,6 +68,26 @@ std::unique_ptr<Dataset> read_samples(const Input& input, bool tested, Answers& 
                                            num_train, std::move(blocks), std::move(answers.labels));
 }
 
+/// Names of classes or clients, as many as there are; none where the file has none.
+std::vector<std::string> read_names(const Input& input, const std::string& name,
+                                    std::int64_t count) {
+  if (!input.has(name)) return {};
+  std::vector<std::string> names;
+  try {
+    names = h5::read_texts(input.file, name);
+  } catch (const Error& error) {
+    input.fail(name, error.what());
+  }
+  if (static_cast<std::int64_t>(names.size()) != count) {
+    input.fail(name, "found ", names.size(), " names, expected ", count);
+  }
+  return names;
+}
+
+std::int64_t largest_of(const std::vector<std::int64_t>& numbers) {
+  return numbers.empty() ? -1 : *std::max_element(numbers.begin(), numbers.end());
+}
+
 std::unique_ptr<Dataset> read_file(const Input& input) {
   const auto check_pair = [&](const std::string& name, const std::string& other) {
     if (input.has(other) && !input.has(name)) {
@@ -104,8 +125,17 @@ std::unique_ptr<Dataset> read_file(const Input& input) {
       const auto more = read_counts(input, "client_test", data->num_test(), "x_test");
       description.clients.insert(description.clients.end(), more.begin(), more.end());
     }
-  } else if (!description.targets.defined()) {
-    return data;
+  }
+  if (!description.clients.empty()) {
+    description.client_names =
+        read_names(input, "names/clients", largest_of(description.clients) + 1);
+  } else if (input.has("partition/train_offsets")) {
+    const auto clients =
+        static_cast<std::int64_t>(input.shape("partition/train_offsets").front()) - 1;
+    description.client_names = read_names(input, "names/clients", clients);
+  }
+  if (data->classes() > 1) {
+    description.class_names = read_names(input, "names/classes", data->classes());
   }
   return std::make_unique<DescribedDataset>(std::move(data), std::move(description));
 }

@@ -33,8 +33,10 @@ SampleLists natural_lists(const DataOptions& options, const Dataset& dataset) {
   }
   const std::int64_t clients = *std::max_element(client_of.begin(), client_of.end()) + 1;
   if (clients != options.clients) {
+    const bool from_one = std::ranges::find(client_of, 0) == client_of.end();
     throw ConfigError(concat("data.clients = ", options.clients, ", but ", options.name, " has ",
-                             clients, " natural clients; set data.clients = ", clients));
+                             clients, " natural clients; set data.clients = ", clients,
+                             from_one ? ", or number them from 0: client 0 has no sample" : ""));
   }
   return grouped(client_of, clients, dealt_samples(options, dataset));
 }

@@ -108,7 +108,7 @@ void Experiment::evaluate(RoundReport& report) {
   const Score scored = sum_of(parts_.server_shard ? official : global);
   const Measured all(scored);
   report.global_scored = scored.samples > 0;
-  report.metrics.global_accuracy = all.accuracy;
+  if (measure_of(parts_.loss) == "accuracy") report.metrics.global_accuracy = all.accuracy;
   report.metrics.global_loss = all.loss;
   report.metrics.global_perplexity = all.perplexity;
   report.metrics.global_f1 = all.f1;

@@ -59,7 +59,11 @@ class MethodTables {
   std::vector<std::string> with(const std::string& key) {
     std::vector<std::string> methods;
     for (const std::string& name : algorithm_registry().names()) {
-      if (has(name, key)) methods.push_back(name);
+      try {
+        if (has(name, key)) methods.push_back(name);
+      } catch (const std::exception&) {
+        // A method of somebody's own that cannot declare its keys says so when it is run itself.
+      }
     }
     return methods;
   }

@@ -1,6 +1,7 @@
 #include "fedhpc/engine/output.hpp"
 
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <set>
 #include <thread>
@@ -9,6 +10,7 @@
 #include "fedhpc/engine/progress.hpp"
 #include "fedhpc/io/checkpoint_files.hpp"
 #include "fedhpc/io/durable.hpp"
+#include "fedhpc/io/hdf5.hpp"
 
 namespace fedhpc {
 
@@ -116,7 +118,9 @@ RoomNeeded room_needed(const Experiment& experiment, std::int64_t rounds_left, s
       round += static_cast<double>(values.nbytes());
     }
   }
-  const double evaluation = sizeof(double) * clients + 8;
+  const auto page = static_cast<double>(h5::kPage);
+  const double scores = sizeof(double) * clients + 8;
+  const double evaluation = scores > page / 2 ? page * std::ceil(scores / page) : scores;
   const double personal =
       config.run.saves("personal")
           ? clients * static_cast<double>(experiment.initial().global.values.nbytes())

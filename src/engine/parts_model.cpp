@@ -51,7 +51,13 @@ void Parts::open_model(const Resumption* from) {
   of_rows.type = context.type;
   model = make_model(of_rows, dataset->shape(), loss.outputs());
   digests.model = digest_of_model_file(config.model);
+  const std::int64_t asked = loss.outputs().classes;
   loss = loss.of_outputs(model->classes());
+  if (loss.outputs().classes > asked) {
+    run_log().of_run(LogLevel::Warning, concat("the model tells ", loss.outputs().classes,
+                                               " classes apart, and the data has ", asked,
+                                               ": is its last layer the one of its classes?"));
+  }
   if (method().traits().reads_embeddings && !model->has_embedding()) {
     throw ConfigError(concat("algorithm.name = ", config.algorithm_name,
                              " works on what the head of a model sees, "
@@ -78,6 +84,11 @@ void Parts::open_model(const Resumption* from) {
 void Parts::open_privacy() {
   const PrivacyOptions& options = config.privacy;
   if (!options.on()) return;
+  if (model->layout()->count(Tag::Buffer) > 0 && !buffers && method().traits().sends_buffers) {
+    config.options().refuse("privacy.clip",
+                            "batch norm's statistics of samples travelling as they are; use "
+                            "train.buffers = local, or a norm without them");
+  }
   privacy.emplace(options, context.seed);
   for (const Metric& metric : privacy->metrics()) own_metrics.push_back(metric);
   if (!privacy->has_noise()) return;

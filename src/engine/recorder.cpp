@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/log.hpp"
@@ -162,7 +163,12 @@ void Recorder::write_names() {
     h5::write_attribute(h5::open_dataset(writer_->file(), path), "meaning", meaning);
   };
   write("/names/classes", data.class_names(), "what the data's files call label 0, 1, ...");
-  if (experiment_.config().data.partition != "natural") return;
+  const DataOptions& options = experiment_.config().data;
+  std::error_code failed;  // a file of samples may hold the partition of its own clients
+  const bool own = options.partition == "natural" ||
+                   (options.partition == "file" &&
+                    std::filesystem::equivalent(options.partition_file, options.file, failed));
+  if (!own) return;
   write("/names/clients", data.client_names(), "what the data's files call client 0, 1, ...");
 }
 
@@ -177,6 +183,7 @@ void Recorder::write_personal_models() {
           }
         });
       });
+  if (writer_) naming_file(output, output, [&] { writer_->models_written(); });
 }
 
 void Recorder::record(const RoundReport& report) {

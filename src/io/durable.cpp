@@ -38,7 +38,15 @@ void to_disk(const std::string& path, int flags) {
 std::string link_target(const std::string& path) {
   std::error_code failed;
   if (!std::filesystem::is_symlink(path, failed)) return path;
-  const auto target = std::filesystem::canonical(path, failed);
+  // The target need not be there yet, so that its links are followed one by one.
+  constexpr int kMostLinks = 40;
+  std::filesystem::path target = path;
+  for (int i = 0; std::filesystem::is_symlink(target, failed); ++i) {
+    if (i == kMostLinks) throw Error(concat("'", path, "' is a link that leads nowhere"));
+    target = target.parent_path() / std::filesystem::read_symlink(target, failed);
+    if (failed) return path;
+  }
+  target = std::filesystem::weakly_canonical(target, failed);
   return failed ? path : target.string();
 }
 

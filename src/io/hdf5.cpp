@@ -73,8 +73,6 @@ Handle link_properties() {
 
 namespace {
 
-constexpr hsize_t kPage = 4096;  // bytes; pages of memory are as large or a multiple of it
-
 /// The library prints its error stack by default; ours are exceptions.
 void silence() {
   thread_local const bool silenced = [] {

@@ -100,14 +100,30 @@ void write_texts(const Handle& location, const std::string& path,
   if (!texts.empty()) write_all(dataset, type.id(), packed.data());
 }
 
+namespace {
+
+/// Texts of any length each, as h5py writes a list of them.
+std::vector<std::string> read_variable_texts(const Handle& dataset, const Handle& type,
+                                             hsize_t count) {
+  std::vector<char*> pointers(count, nullptr);
+  read_all(dataset, type.id(), pointers.data());
+  std::vector<std::string> texts;
+  for (const char* text : pointers) texts.emplace_back(text == nullptr ? "" : text);
+  const Handle space = own(H5Dget_space(dataset.id()), H5Sclose, "data space");
+  H5Dvlen_reclaim(type.id(), space.id(), H5P_DEFAULT, pointers.data());
+  return texts;
+}
+
+}  // namespace
+
 std::vector<std::string> read_texts(const Handle& location, const std::string& path) {
   const Handle dataset = open_dataset(location, path);
   const Handle type = own(H5Dget_type(dataset.id()), H5Tclose, "data type");
   const std::vector<hsize_t> shape = shape_of(dataset);
-  if (H5Tget_class(type.id()) != H5T_STRING || H5Tis_variable_str(type.id()) > 0 ||
-      shape.size() != 1 || shape.front() == 0) {
-    throw Error(concat("data set '", path, "' does not hold fixed-length texts"));
+  if (H5Tget_class(type.id()) != H5T_STRING || shape.size() != 1 || shape.front() == 0) {
+    throw Error(concat("data set '", path, "' does not hold a list of texts"));
   }
+  if (H5Tis_variable_str(type.id()) > 0) return read_variable_texts(dataset, type, shape.front());
   const std::size_t width = H5Tget_size(type.id());
   std::string packed(width * shape.front(), '\0');
   read_all(dataset, type.id(), packed.data());

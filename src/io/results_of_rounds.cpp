@@ -1,5 +1,7 @@
 // What a result file gets as its run goes on.
 
+#include <filesystem>
+
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/io/results_writer.hpp"
 
@@ -42,9 +44,11 @@ void ResultsWriter::write_model(const std::string& group,
     require(parameters[i].name == datasets[i].first, "the model written is the model declared");
     const Tensor values = on_host(parameters[i].values).contiguous();
     h5::write_all(datasets[i].second, type_of(values), values.data_ptr());
-    h5::flush(datasets[i].second);
   }
+  models_written();
 }
+
+void ResultsWriter::models_written() { h5::flush_file(file_); }
 
 void ResultsWriter::write_personal(std::int64_t client,
                                    const std::vector<NamedTensor>& parameters) {
@@ -69,8 +73,14 @@ void ResultsWriter::append_round(std::int64_t round, const std::vector<double>& 
   if (!swmr_) h5::flush_file(file_);
 }
 
-void ResultsWriter::check_it_is_there() const {
+void ResultsWriter::check_it_is_there() {
   if (id_of(path_) != id_) throw Error("the file or its folder was removed or renamed meanwhile");
+  if (!swmr_) return;  // flushes cut off what was taken in advance
+  std::error_code failed;
+  const std::uintmax_t bytes = std::filesystem::file_size(path_, failed);
+  if (failed) return;
+  if (bytes < largest_) throw Error("the file was cut off or written over meanwhile");
+  largest_ = bytes;
 }
 
 void ResultsWriter::finish(const std::string& status) {

@@ -22,6 +22,13 @@ constexpr std::size_t kStatusCapacity = 16;  // "interrupted" and room
 constexpr std::size_t kTimeCapacity = 24;
 constexpr hsize_t kSeriesChunk = 256;  // rounds
 
+/// So many rows of these bytes as fill pages to nine tenths: each chunk has pages of its own.
+hsize_t rows_of_pages(hsize_t row) {
+  hsize_t bytes = h5::kPage;
+  while (bytes / row == 0 || 10 * (bytes % row) > bytes) bytes += h5::kPage;
+  return bytes / row;
+}
+
 h5::Handle open_or_create(const h5::Handle& file, const std::string& path, hid_t type,
                           const std::vector<hsize_t>& tail, hsize_t chunk_rows, int deflate = 0) {
   if (h5::exists(file, path)) return h5::open_dataset(file, path);
@@ -224,7 +231,8 @@ void ResultsWriter::declare_personal(std::int64_t clients,
 void ResultsWriter::declare_cohorts(std::int64_t size) {
   cohort_size_ = size;
   cohorts_ = open_or_create(file_, "/draws/cohort", h5::type_of<std::int64_t>(),
-                            {static_cast<hsize_t>(size)}, /*chunk_rows=*/16);
+                            {static_cast<hsize_t>(size)},
+                            rows_of_pages(sizeof(std::int64_t) * static_cast<hsize_t>(size)));
 }
 
 void ResultsWriter::declare_draws(const std::vector<NamedTensor>& draws) {

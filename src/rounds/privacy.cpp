@@ -37,12 +37,6 @@ void PrivacyOptions::check(const OptionSet& options, std::int64_t uploads) const
                    concat("algorithm.weighting = ", options.entry("algorithm.weighting").print(),
                           ", with which a client's part of the mean has no bound; use uniform"));
   }
-  if (!on() || !options.acts(options.entry("train.buffers"))) return;
-  if (options.entry("train.buffers").print() == "average") {
-    options.refuse("privacy.clip",
-                   "train.buffers = average, as statistics of samples would travel as they are; "
-                   "use local, or a norm without them");
-  }
 }
 
 std::vector<double> Privacy::clip_(const Rows& rows) const {

@@ -68,8 +68,13 @@ TEST(PrivateMethods, AreRefusedWhereMeansAreNotAll) {
   EXPECT_TRUE(fedavg({{"algorithm.transmit_fraction", "0.5"}}));
   EXPECT_TRUE(refuses_on_command_line(tiny_keys(
       {{"privacy.clip", "1"}, {"privacy.noise", "1"}, {"algorithm.weighting", "samples"}})));
-  EXPECT_TRUE(fedavg(with_batch_norm()));
-  EXPECT_FALSE(fedavg(with_batch_norm({{"train.buffers", "local"}})));
+}
+
+TEST(PrivateMethods, SendNoStatistics) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  const Keys keys = with_batch_norm(kPrivate);
+  EXPECT_THROW(run(tiny_keys(keys), *comm), ConfigError);
+  EXPECT_NO_THROW(run(tiny_keys_of("fedbn", keys), *comm));
 }
 
 }  // namespace

@@ -111,6 +111,7 @@ struct Traits {
   /// The payloads of changes that a participant sends in a round, of a method whose server knows of
   /// its clients' data their means over the participants alone; 0: it knows more (privacy.*).
   std::int64_t averaged_uploads = 0;
+  bool sends_buffers = true;  ///< batch norm's statistics travel, but with train.buffers = local
 };
 
 /// A classifier that replaces a model's head: it maps what the head would see of n samples, [n, E]

@@ -20,6 +20,9 @@ namespace fedhpc {
 /// Deviation: clients are averaged by algorithm.weighting (in the paper equally).
 class FedBN final : public PartAveraging {
  public:
+  Traits traits() const override {
+    return {.models = Models::Shared, .averaged_uploads = 1, .sends_buffers = false};
+  }
   void declare(OptionSet& options) override;
 
  private:

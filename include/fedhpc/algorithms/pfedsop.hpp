@@ -67,7 +67,10 @@ struct Personalisation {
 class PFedSOP final : public Algorithm {
  public:
   Traits traits() const override {
-    return {.models = Models::Personal, .divides_by_rate = true, .averaged_uploads = 1};
+    return {.models = Models::Personal,
+            .divides_by_rate = true,
+            .averaged_uploads = 1,
+            .sends_buffers = false};
   }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;

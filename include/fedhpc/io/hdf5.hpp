@@ -56,6 +56,9 @@ using Type = hid_t;
 template <typename T>
 Type type_of();
 
+/// The pages of a file that is made with CreateLive; pages of memory are as large or a multiple of it.
+constexpr hsize_t kPage = 4096;  // bytes
+
 /// CreateLive makes a file that a kill of its writer leaves readable: what HDF5 rewrites in place
 /// crosses no page, as a kill may end a write between two. CreatePortable makes one in the oldest
 /// format: readable after every flush, but not open to readers meanwhile. All others use the newest.

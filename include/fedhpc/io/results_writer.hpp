@@ -92,6 +92,9 @@ class ResultsWriter {
   void write_model(const std::string& group, const std::vector<NamedTensor>& parameters);
   /// Writes one client's own model below /model/personal.
   void write_personal(std::int64_t client, const std::vector<NamedTensor>& parameters);
+  /// To be called when the last client's is written. Readers may take the values that stand behind
+  /// the end of the file, as its first bytes tell that, for damage.
+  void models_written();
   /// Appends and commits one round; `values` in order of the series. Throws Error, as finish()
   /// does, when the file is no longer where its readers look for it.
   void append_round(std::int64_t round, const std::vector<double>& values);
@@ -105,11 +108,12 @@ class ResultsWriter {
   void open_series(const std::vector<Metric>& series);
   void open_clients(hsize_t count);
   /// Throws Error when the file is no longer where its readers look for it.
-  void check_it_is_there() const;
+  void check_it_is_there();
 
   std::string path_;
-  Unfinished unfinished_;  // until it is started
-  FileId id_;              // under path_, once it is started
+  Unfinished unfinished_;       // until it is started
+  FileId id_;                   // under path_, once it is started
+  std::uintmax_t largest_ = 0;  // bytes that the file has had
   bool swmr_;
   h5::Handle file_;
   FileLock lock_;  // HDF5 drops its own when it lets readers in
