@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/rng.hpp"
 #include "fedhpc/models/row_measures.hpp"
@@ -55,9 +55,7 @@ void Privacy::add_noise_(const Rows& row, std::int64_t round, std::int64_t chann
                .pass = static_cast<std::uint64_t>(channel),
                .round = static_cast<std::uint64_t>(round)});
   const double deviation = options_.noise * options_.clip;
-  Tensor noise =
-      at::empty_like(row.values, row.values.options().device(at::kCPU).dtype(at::kDouble));
-  noise.zero_();
+  const Tensor noise = at::zeros(row.values.sizes(), at::kDouble);
   auto* values = noise.data_ptr<double>();
   for (const Field& field : row.layout->fields()) {
     if (!has(field.tags, Tag::Trainable)) continue;

@@ -4,6 +4,7 @@ say on the way.
 
 import json
 import re
+import os
 import shutil
 import signal
 import time
@@ -149,6 +150,17 @@ class Ends(AppCase):
             self.assertIn("'place/run.h5' cannot be written: the file or its folder was removed or renamed",
                           done.stderr)
 
+    def test_a_file_that_is_cut_is_an_error(self):
+        """A checkpoint would copy what is left of it."""
+        path = self.folder / "run.h5"
+        process = start("run", self.ini(CONFIG, "run.ini"), "--run.rounds=1000000", "--run.output=run.h5",
+                        cwd=self.folder)
+        self.addCleanup(lambda: (process.kill(), process.communicate()))
+        wait_until(process, lambda: rounds_in(path) > 3)
+        os.truncate(path, 20000)
+        done = finish(process)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("'run.h5' cannot be written: the file was cut off or written over meanwhile", done.stderr)
 
     def test_a_resumed_run_has_no_models_until_it_ends(self):
         config = self.ini(CONFIG, "run.ini")

@@ -118,6 +118,22 @@ class TwoStarts(OutputCase):
         self.assertEqual(finish(process).returncode, 75)
         self.assertNotIn("run.lock", self.names())
 
+    def test_a_link_may_lead_to_what_is_not_there_yet(self):
+        (self.folder / "disk").mkdir()
+        (self.folder / "first.h5").symlink_to("second.h5")
+        (self.folder / "second.h5").symlink_to("disk/run.h5")
+        self.run_ok("run", "run.ini", "--run.output=first.h5", "--run.rounds=2", "--run.checkpoint_every=1")
+        self.assertTrue((self.folder / "first.h5").is_symlink())
+        self.assertEqual(sorted(path.name for path in (self.folder / "disk").iterdir()),
+                         ["run.ckpt.2.h5", "run.h5"])
+        for target in ("no/folder/run.h5", "itself.h5"):
+            with self.subTest(target):
+                (self.folder / "itself.h5").unlink(missing_ok=True)
+                (self.folder / "itself.h5").symlink_to(target)
+                done = fedhpc("run", "run.ini", "--run.output=itself.h5", "--run.rounds=1", cwd=self.folder)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertTrue((self.folder / "itself.h5").is_symlink(), done.stderr)
+
     def test_a_killed_run_leaves_a_lock_that_holds_nothing(self):
         for command in ("resume", "run"):
             with self.subTest(command):

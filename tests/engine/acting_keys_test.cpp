@@ -143,6 +143,7 @@ TEST(ActingKeys, EveryConditionHoldsSomewhereAndIsHeldToElsewhere) {
   }
   common["store.device_budget"].acts = true;  // where there is a GPU
   common["train.lr_milestones"].acts = true;  // the schedule needs some: TrainOptions' own test
+  common["privacy.delta"].acts = true;        // noise needs a weighting: privacy_test
   EXPECT_GT(common.size(), 30U);
   for (const auto& [key, seen] : common) {
     EXPECT_TRUE(seen.acts || always.contains(key)) << key;

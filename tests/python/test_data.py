@@ -351,6 +351,8 @@ class Program(Folder):
             self.assertEqual(sorted(train + test), np.flatnonzero(hospitals == name).tolist())
         histogram = read(output, "clients/label_histogram")
         np.testing.assert_array_equal(histogram, [np.bincount(y[hospitals == name], minlength=4) for name in names])
+        self.assertEqual(read(output, "names/clients"), names)
+        self.assertEqual(fedhpc.Results(output).clients["name"].tolist(), names)
 
     def test_clients_have_their_own_test_samples_and_edges(self):
         clients, mask = DRAW.integers(0, 5, 200) * 10, DRAW.random(200) < 0.3

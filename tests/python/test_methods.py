@@ -329,6 +329,28 @@ class LeftOut(InFolder):
                                ("ditto_py", {}), ("pfedsop_start", OWN)):
                 run("run.h5", name, **{**keys, **self.KEYS})
 
+    def test_is_said_of_what_is_not_taken_back(self):
+        def initialise(method, setup):
+            fedavg.FedAvg.initialise(method, setup)
+            method.count, method.in_place = 0, np.zeros(2)
+
+        def round(method, round):
+            fedavg.FedAvg.round(method, round)
+            method.count += 1
+            method.in_place += 1
+
+        def visit_state(method, state):
+            state.rows("model", method.model)
+            state.integer("count", method.count)
+            method.in_place[:] = state.array("in_place", method.in_place)
+
+        verbs = {"initialise": initialise, "round": round, "visit_state": visit_state}
+        for resume in (False, True):
+            said = self.warned(verbs, resume)
+            self.assertEqual(len(said), 1, said)
+            self.assertRegex(said[0], "^method changed: rounds have changed count, model, which visit_state.. reads without "
+                                      "taking back what the state gives")
+
     def test_is_said_by_one_rank(self):
         text = ("import sys; sys.path[:0] = {0!r}\nimport fedavg, fedhpc\n"
                 "@fedhpc.algorithm('forgets', 'FedAvg that forgets')\nclass Forgets(fedavg.FedAvg):\n"
@@ -1093,6 +1115,25 @@ class Errors(InFolder):
             fedhpc.algorithm("My method", "mine")(fedavg.FedAvg)
         with self.assertRaisesRegex(TypeError, "initialise"):
             fedhpc.algorithm("other", "mine")(type("Us", (fedavg.FedAvg,), {"initialize": lambda *_: None}))
+
+    def test_names_that_nobody_looks_at(self):
+        for name, meant in (("model", "models"), ("tier", "tiers"), ("visit_states", "visit_state"), ("rounds", "round"),
+                            ("initialize", "initialise"), ("can_leave_round", "can_leave_rounds")):
+            with self.assertRaisesRegex(TypeError, f"Us has '{name}', which nobody looks at; .* has '{meant}'"):
+                fedhpc.algorithm("other", "mine")(type("Us", (fedavg.FedAvg,), {name: "shared"}))
+        fine = {"init_state": 1, "_models": 2, "mode": 3, "global_model": 4}
+        fedhpc.algorithm("other", "mine")(type("Us", (fedavg.FedAvg,), fine))
+
+    def test_a_method_that_is_not_finished_is_nobody_elses_concern(self):
+        def declare(self, options):
+            options.add("mu", 0.1)
+
+        fedhpc.algorithm("unfinished", "mine")(type("Half", (fedavg.FedAvg,), {"declare": declare}))
+        self.addCleanup(fedhpc.algorithm("unfinished", "mine"), fedavg.FedAvg)
+        with self.assertRaisesRegex(fedhpc.ConfigError, "unknown key 'algorithm.muu'"):
+            run("run.h5", "fedavg", **{"algorithm.muu": 1})
+        with self.assertRaisesRegex(TypeError, "incompatible function arguments"):
+            run("run.h5", "unfinished")
 
     def test_attributes_say_something(self):
         def raises(self):
