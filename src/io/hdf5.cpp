@@ -123,6 +123,12 @@ Handle open_file(const std::string& path, Mode mode, std::size_t user_block) {
                              mode == Mode::CreatePortable ? H5F_LIBVER_EARLIEST : H5F_LIBVER_V110,
                              reads ? H5F_LIBVER_LATEST : H5F_LIBVER_V110),
         "file format");
+  if (mode == Mode::ReadSwmr || mode == Mode::CreateLive) {
+    // A part that a run is just writing is whole a moment later; a damaged one never is, and the
+    // library waits twice as long after each attempt.
+    constexpr unsigned kAttempts = 8;
+    check(H5Pset_metadata_read_attempts(access.id(), kAttempts), "attempts to read");
+  }
   if (mode == Mode::Create || mode == Mode::CreateLive || mode == Mode::CreatePortable) {
     // Names are listed in order of creation: the order of parameters in a row.
     const Handle creation = own(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "file properties");
@@ -137,13 +143,7 @@ Handle open_file(const std::string& path, Mode mode, std::size_t user_block) {
                "cannot create '" + path + "'");
   }
   unsigned flags = H5F_ACC_RDONLY;
-  if (mode == Mode::ReadSwmr) {
-    flags = H5F_ACC_RDONLY | H5F_ACC_SWMR_READ;
-    // A part that a run is just writing is whole a moment later; a damaged one never is, and the
-    // library waits twice as long after each attempt.
-    constexpr unsigned kAttempts = 8;
-    check(H5Pset_metadata_read_attempts(access.id(), kAttempts), "attempts to read");
-  }
+  if (mode == Mode::ReadSwmr) flags = H5F_ACC_RDONLY | H5F_ACC_SWMR_READ;
   if (mode == Mode::ReadWrite) flags = H5F_ACC_RDWR;
   return own(H5Fopen(path.c_str(), flags, access.id()), H5Fclose, "cannot open '" + path + "'");
 }

@@ -11,6 +11,7 @@ namespace fedhpc {
 
 void ResultsWriter::append_client_scores(std::int64_t round, const std::vector<double>& now,
                                          const std::vector<double>& best) {
+  check_it_is_there();
   h5::append(client_scores_, h5::type_of<double>(), now.data());
   h5::append(evaluated_rounds_, h5::type_of<std::int64_t>(), &round);
   h5::write_all(best_scores_, h5::type_of<double>(), best.data());
@@ -20,6 +21,7 @@ void ResultsWriter::append_client_scores(std::int64_t round, const std::vector<d
 }
 
 void ResultsWriter::append_cohort(const std::vector<std::int64_t>& cohort) {
+  check_it_is_there();
   std::vector<std::int64_t> padded = cohort;
   require(static_cast<std::int64_t>(padded.size()) <= cohort_size_, "a cohort has room in its row");
   padded.resize(static_cast<std::size_t>(cohort_size_), -1);
@@ -76,14 +78,19 @@ void ResultsWriter::append_round(std::int64_t round, const std::vector<double>& 
 void ResultsWriter::check_it_is_there() {
   if (id_of(path_) != id_) throw Error("the file or its folder was removed or renamed meanwhile");
   if (!swmr_) return;  // flushes cut off what was taken in advance
+  // Looked at before anything is written, which would make the file longer again.
   std::error_code failed;
   const std::uintmax_t bytes = std::filesystem::file_size(path_, failed);
   if (failed) return;
-  if (bytes < largest_) throw Error("the file was cut off or written over meanwhile");
+  if (bytes < largest_) {
+    lost_ = true;
+    throw Error("the file was cut off or written over meanwhile");
+  }
   largest_ = bytes;
 }
 
 void ResultsWriter::finish(const std::string& status) {
+  if (lost_) return;
   h5::rewrite_attribute(file_, "finished", utc_now());
   h5::rewrite_attribute(file_, "status", status);
   h5::flush_file(file_);

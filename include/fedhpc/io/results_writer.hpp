@@ -114,6 +114,7 @@ class ResultsWriter {
   Unfinished unfinished_;       // until it is started
   FileId id_;                   // under path_, once it is started
   std::uintmax_t largest_ = 0;  // bytes that the file has had
+  bool lost_ = false;           // others have written it: HDF5 would read what is no more
   bool swmr_;
   h5::Handle file_;
   FileLock lock_;  // HDF5 drops its own when it lets readers in
