@@ -40,7 +40,9 @@ PrivacyAccountant::PrivacyAccountant(double q, double z, double delta) : delta_(
     const double here = log_moment(a, q, z);
     for (int tenths = a <= kFinest ? 1 : 10; tenths <= 10; ++tenths) {
       const double share = tenths / 10.0;
-      orders_.push_back({a - 1 + share, below + share * (here - below)});
+      const double order = a - 1 + share;
+      const double unsampled = order * (order - 1) / (2 * z * z);  // a sample never loses more
+      orders_.push_back({order, std::min(unsampled, below + share * (here - below))});
     }
     below = here;
   }

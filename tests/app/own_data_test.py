@@ -6,6 +6,7 @@
 import random
 
 import h5py
+import numpy as np
 from app_support import AppCase, fedhpc, main
 
 CONFIG = """[run]
@@ -95,6 +96,23 @@ class OwnData(AppCase):
     def test_decimal_commas(self):
         (self.project / "people.csv").write_text(table().replace(".", ","))
         self.assertIn("with a point, not a comma", self.refused("run", "../project/run.ini"))
+
+    def test_a_model_that_ends_in_a_norm(self):
+        """FedALA's top layer has it, and so the gradient of its weights: a client's result is the same in any block."""
+        with h5py.File(self.project / "net.h5", "w") as file:
+            file.attrs["fedhpc_model"] = 1
+            file["layers"] = np.array(["input shape=6", "linear out=5 inputs=0 parameters=a.weight,a.bias", "relu inputs=1",
+                                       "linear out=3 inputs=2 parameters=b.weight,b.bias",
+                                       "layer_norm dims=0 inputs=3 parameters=norm.weight,norm.bias"], "S")
+        run = ["run", self.ini("[data]\nname = synthetic\nfeatures = 6\nclasses = 3\nclients = 6\n[model]\nname = file\n"
+                               f"file = {self.project / 'net.h5'}\n[train]\nmomentum = 0.5\nbatch_size = 4\n"),
+               "--run.rounds=5", "--run.dtype=float64", "--run.reproducible=true", "--algorithm.name=fedala"]
+        ends = []
+        for block in (1, 6):
+            self.run_ok(*run, f"--train.block={block}", f"--run.output=block{block}.h5")
+            with h5py.File(self.folder / f"block{block}.h5") as file:
+                ends.append((file["rounds/personal_loss"][()].tolist(), file["rounds/global_weight"][()].tolist()))
+        self.assertEqual(str(ends[0]), str(ends[1]))  # NaN where nobody learns
 
 
 if __name__ == "__main__":

@@ -32,6 +32,9 @@ TEST(StragglersTest, NobodyIsLateUnlessAskedFor) {
 
 TEST(StragglersTest, StepsAreThoseOfTheirDraws) {
   const Stragglers stragglers(late(0.4, StragglerWork::Part), 11);
+  for (std::int64_t client = 0; client < 20; ++client) {
+    EXPECT_EQ(stragglers.steps(6, client, 0), 6) << "what comes before round 1 is whole";
+  }
   for (std::int64_t round = 1; round <= 20; ++round) {
     for (std::int64_t client = 0; client < 20; ++client) {
       Draws draws({.seed = 11,
