@@ -1129,7 +1129,7 @@ class Errors(InFolder):
             options.add("mu", 0.1)
 
         fedhpc.algorithm("unfinished", "mine")(type("Half", (fedavg.FedAvg,), {"declare": declare}))
-        self.addCleanup(fedhpc.algorithm("unfinished", "mine"), fedavg.FedAvg)
+        self.addCleanup(fedhpc.algorithm("unfinished", "mine"), type("Whole", (fedavg.FedAvg,), {}))
         with self.assertRaisesRegex(fedhpc.ConfigError, "unknown key 'algorithm.muu'"):
             run("run.h5", "fedavg", **{"algorithm.muu": 1})
         with self.assertRaisesRegex(TypeError, "incompatible function arguments"):
