@@ -32,9 +32,11 @@ void PrivacyOptions::check(const OptionSet& options, std::int64_t uploads) const
                           " as it is configured, whose server learns more of a client than means; "
                           "leave the method's own compression out"));
   }
-  if (noise > 0 && options.entry("algorithm.weighting").print() != "uniform") {
+  if (!on() || noise == 0 || !options.contains("algorithm.weighting")) return;
+  const std::string weighting = options.entry("algorithm.weighting").print();
+  if (weighting != "uniform") {
     options.refuse("privacy.noise",
-                   concat("algorithm.weighting = ", options.entry("algorithm.weighting").print(),
+                   concat("algorithm.weighting = ", weighting,
                           ", with which a client's part of the mean has no bound; use uniform"));
   }
 }
