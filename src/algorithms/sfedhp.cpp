@@ -27,7 +27,7 @@ double paper_bits(bool sparse, std::int64_t nonzero, std::int64_t entries) {
 void SFedHP::declare(OptionSet& options) {
   const Condition sparse = either(unless("algorithm.gamma1", "0"), unless("algorithm.gamma2", "0"));
   const Condition scheduled = unless("algorithm.gamma_schedule", "constant");
-  const Condition not_each = where("algorithm.gamma_schedule", {"constant", "either", "both"});
+  const Condition not_each = unless("algorithm.gamma_schedule", "each");
   options.add("algorithm.lambda1", lambda1_, at_least(0.0),
               "weight of the term lambda1/2 ||theta - phi||^2 between personal and edge model");
   options.add("algorithm.lambda2", lambda2_, above(0.0),

@@ -217,8 +217,8 @@ std::optional<Earlier> check_results(ResumePoint& point, const Config& config) {
   std::error_code failed;
   if (!fs::exists(results, failed)) return otherwise;
   // An empty one holds nothing that could be lost.
-  const bool empty = fs::is_regular_file(results, failed) && fs::file_size(results, failed) == 0;
-  if (!empty && (!fs::is_regular_file(results, failed) || h5::is_hdf5(results) == false)) {
+  const bool regular = fs::is_regular_file(results, failed);
+  if (!regular || (fs::file_size(results, failed) > 0 && h5::is_hdf5(results) == false)) {
     check_same_run(results, kForeign, point.from);
   }
   const std::optional<RunStatus> run = status_of_run(results);

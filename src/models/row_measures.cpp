@@ -124,13 +124,14 @@ RowNumbers inverse_lengths(const Rows& rows) {
   return where_positive(squares, 1 / sqrt(squares));
 }
 
-void clip_(const Rows& rows, double most, const Columns& among) {
+RowNumbers clip_(const Rows& rows, double most, const Columns& among) {
   constexpr double kLeast = 1e-6;  // PyTorch's, on the length
   const RowNumbers lengths = sqrt(squared_lengths(rows, among));
   const Tensor factors = at_most(most / (kLeast + lengths), 1).column(rows.values);
   for (const auto& [begin, end] : rows.layout->ranges(Tag::Trainable, among)) {
     rows.values.narrow(1, begin, end - begin).mul_(factors);
   }
+  return lengths;
 }
 
 RowProducts inner_products(const Rows& a, const Rows& b) {

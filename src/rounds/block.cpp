@@ -100,10 +100,9 @@ void Block::make_private_(const Rows& changes, std::int64_t channel) {
   const Privacy& privacy = *state_.services.privacy;
   note(Privacy::kClipped, privacy.clip_(changes));
   if (!privacy.has_noise()) return;
-  for (std::int64_t c = 0; c < count(); ++c) {
-    if (!state_.bears_noise(clients_[static_cast<std::size_t>(c)])) continue;
-    privacy.add_noise_(changes.narrow(c), round(), channel);
-  }
+  const auto bearer = std::ranges::find(clients_, state_.noise_bearer());
+  if (bearer == clients_.end()) return;
+  privacy.add_noise_(changes.narrow(bearer - clients_.begin()), round(), channel);
 }
 
 Rows Block::upload_models(const Rows& models, const Codec& codec) {

@@ -42,12 +42,10 @@ void PrivacyOptions::check(const OptionSet& options, std::int64_t uploads) const
 }
 
 std::vector<double> Privacy::clip_(const Rows& rows) const {
-  const double most = options_.clip;
   std::vector<double> longer;
-  for (const double square : squared_lengths(rows).values()) {
-    longer.push_back(square > most * most ? 1 : 0);
+  for (const double length : fedhpc::clip_(rows, options_.clip).values()) {
+    longer.push_back(length > options_.clip ? 1 : 0);
   }
-  fedhpc::clip_(rows, most);
   return longer;
 }
 

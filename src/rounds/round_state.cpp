@@ -107,10 +107,10 @@ double RoundState::weight_of(std::int64_t client, Weighting weighting) const {
   throw std::logic_error("a weighting has a weight");
 }
 
-bool RoundState::bears_noise(std::int64_t client) const {
+std::optional<std::int64_t> RoundState::noise_bearer() const {
   const auto first = std::ranges::find_if(
       cohort.clients, [&](std::int64_t one) { return weight_of(one, Weighting::Uniform) > 0; });
-  return first != cohort.clients.end() && *first == client;
+  return first != cohort.clients.end() ? std::optional(*first) : std::nullopt;
 }
 
 MeanServices RoundState::mean_services(const LayoutPtr& layout) {

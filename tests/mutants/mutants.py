@@ -57,7 +57,7 @@ MUTANTS = [
            "? static_cast<double>(bytes)", "rounds"),
     Mutant("training_stragglers", "src/training/stragglers.cpp", "1 - draws.uniform()", "draws.uniform()",
            "training|algorithms_test.ranks_1"),
-    Mutant("rounds_privacy_noise", "src/rounds/block.cpp", "privacy.add_noise_(changes.narrow(c), round(), channel);",
+    Mutant("rounds_privacy_noise", "src/rounds/block.cpp", "privacy.add_noise_(changes.narrow(bearer - clients_.begin()), round(), channel);",
            "static_cast<void>(channel);", "algorithms_test.ranks_1"),
     Mutant("math_accountant", "src/math/privacy_accountant.cpp", "(k * (k - 1.0)) / (2 * z * z)",
            "(k * (k + 1.0)) / (2 * z * z)", "math_test"),

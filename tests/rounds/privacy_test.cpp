@@ -1,13 +1,9 @@
 #include "fedhpc/rounds/privacy.hpp"
 
 #include <cmath>
-#include <numeric>
 
-#include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
-
-#include "fedhpc/core/rng.hpp"
 
 namespace fedhpc {
 namespace {

@@ -21,7 +21,9 @@ namespace fedhpc {
 class FedBN final : public PartAveraging {
  public:
   Traits traits() const override {
-    return {.models = Models::Shared, .averaged_uploads = 1, .sends_buffers = false};
+    Traits traits = PartAveraging::traits();
+    traits.sends_buffers = false;
+    return traits;
   }
   void declare(OptionSet& options) override;
 

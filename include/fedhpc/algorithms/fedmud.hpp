@@ -34,8 +34,8 @@ namespace fedhpc {
 /// what was added meanwhile, or W where that is less: catch_up_bytes, which as in the paper is no
 /// traffic of the rounds.
 ///
-/// Limit cases: start = factors and s >= R is FedLMT with low_rank. U~ = I makes +F federated averaging, U~ = V~
-/// = I makes AAD that at twice the rate (algorithm.constants = identity).
+/// Limit cases: start = factors and s >= R is FedLMT with low_rank. U~ = I makes +F federated
+/// averaging, U~ = V~ = I makes AAD that at twice the rate (algorithm.constants = identity).
 /// Deviation: clients are averaged by algorithm.weighting; (4) averages equally, the public code by
 /// batches.
 class FedMUD final : public Algorithm {

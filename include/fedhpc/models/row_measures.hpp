@@ -40,7 +40,8 @@ RowNumbers inverse_lengths(const Rows& rows);
 
 /// Shortens rows that are longer than `most` over these entries, as torch.nn.utils.clip_grad_norm_
 /// does: row <- row min(1, most / (||row|| + 1e-6)). A row's result depends on it alone, to the last
-/// bit. The host does not wait for a device. Precondition: `most` is above 0.
-void clip_(const Rows& rows, double most, const Columns& among = {});
+/// bit. Returns the lengths before, [C]. The host does not wait for a device. Precondition: `most` is
+/// above 0.
+RowNumbers clip_(const Rows& rows, double most, const Columns& among = {});
 
 }  // namespace fedhpc

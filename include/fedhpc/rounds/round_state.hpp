@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "fedhpc/core/stopwatch.hpp"
@@ -86,7 +87,7 @@ class RoundState {
   /// What a client weighs.
   double weight_of(std::int64_t client, Weighting weighting) const;
   /// The participant in whose row the noise of a sum stands: the first one that has samples.
-  bool bears_noise(std::int64_t client) const;
+  std::optional<std::int64_t> noise_bearer() const;
   /// For a mean of rows of `layout`; null: the model's.
   MeanServices mean_services(const LayoutPtr& layout = nullptr);
 
