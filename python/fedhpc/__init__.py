@@ -45,6 +45,8 @@ def __getattr__(name):
         value = getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     elif name in _MODULES:
         value = importlib.import_module(f"{__name__}.{name}")
+    elif name == "__version__":
+        value = __getattr__("version")()
     else:
         raise AttributeError(f"module 'fedhpc' has no attribute '{name}'")
     globals()[name] = value

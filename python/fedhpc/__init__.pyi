@@ -17,3 +17,5 @@ from .running import (
     help as help, list as list, plan as plan, rank as rank, ranks as ranks, resume as resume, run as run,
     version as version)
 from .tools.project import configs as configs
+
+__version__: str

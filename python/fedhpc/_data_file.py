@@ -174,6 +174,9 @@ class Writer:
         """Whether what samples were given with are labels, and no targets."""
         return all(is_labels(y) for part in self.y.values() for y in part)
 
+    def takes_floats_as_labels(self):
+        return self.has_labels() and any(y.dtype.kind == "f" for part in self.y.values() for y in part)
+
     def largest_label(self):
         """That of the labels beside targets or, where targets alone are given, of labels; 0 without any."""
         given = any(map(len, self.labels.values()))

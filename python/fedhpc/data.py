@@ -67,7 +67,7 @@ def write_dataset(path, x, y=None, *, labels=None, clients=None, test=None, test
     y: [samples], whole numbers from 0; the largest plus 1 is the number of classes. Or targets: whole numbers
         [samples, T], which are several labels where all are 0 or 1 and else the classes of a sequence's T places; or
         floats [samples] or [samples, T], the numbers of a regression. Floats that are all whole numbers from 0 are
-        labels where they are [samples], without `labels`.
+        labels where they are [samples], without `labels`; [samples, 1] are numbers.
     labels: [samples], whole numbers from 0 beside such targets: what partitions and histograms count.
     clients: [samples], the id of each sample's client, numbers or words, or the name of a column. Clients are numbered
         in sorted order; /names/clients of the file keeps the ids.
@@ -80,8 +80,8 @@ def write_dataset(path, x, y=None, *, labels=None, clients=None, test=None, test
     channels: "first", "last" or "auto": where images have their channels; "auto" looks for a length of 1, 3 or 4.
 
     Raises ConfigError for arguments that do not go together, DataError for samples that the engine cannot use. Then
-    no file is left, and one that was there stays. Warns where class 0 has no sample, and of test clients without any to
-    train on.
+    no file is left, and one that was there stays. Warns where class 0 has no sample or floats are taken as labels, and
+    of test clients without any to train on.
     """
     federated = hasattr(x, "load_partition")
     if isinstance(x, Mapping) and y is None and not is_table(x):
@@ -101,6 +101,9 @@ def write_dataset(path, x, y=None, *, labels=None, clients=None, test=None, test
         if classes is None and file.has_labels():
             classes = class_names(source, columns, file.largest_label())
         file.finish(edges, classes)
+    if file.takes_floats_as_labels():
+        warnings.warn("y holds floats that are all whole numbers, which are taken as labels; y.astype(int) says so, and "
+                      "y.reshape(-1, 1) makes them the numbers of a regression", stacklevel=2)
     if classes is None and file.lacks_label_0():
         warnings.warn("no sample has the label 0, and classes are numbered from 0; where labels count from 1, subtract 1",
                       stacklevel=2)

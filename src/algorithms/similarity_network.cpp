@@ -67,7 +67,8 @@ double bandwidth(const Coupling& clients, const std::vector<Tensor>& samples, st
 
 }  // namespace
 
-void SimilarityNetwork::declare(OptionSet& options) {
+void SimilarityNetwork::declare(OptionSet& options, const Condition& used) {
+  const Condition met = both(used, unless("algorithm.neighbours", "0"));
   options
       .add("algorithm.graph", space_,
            Names<GraphSpace>{{"data", GraphSpace::Data},
@@ -75,21 +76,23 @@ void SimilarityNetwork::declare(OptionSet& options) {
                              {"model", GraphSpace::Model}},
            "what clients are compared by: distributions of samples, covariances of features, or "
            "local models")
-      .acts(unless("algorithm.neighbours", "0"));
-  options.add("algorithm.neighbours", neighbours_, count_from(0),
-              "nearest neighbours of each client; the relation is made symmetric");
+      .acts(met);
+  options
+      .add("algorithm.neighbours", neighbours_, count_from(0),
+           "nearest neighbours of each client; the relation is made symmetric")
+      .acts(used);
   options
       .add("algorithm.kernel", kernel_,
            Names<Kernel>{
                {"auto", Kernel::Auto}, {"exact", Kernel::Exact}, {"fourier", Kernel::Fourier}},
            concat("how algorithm.graph = data evaluates the Gaussian kernel; auto: exact up to ",
                   kExactSamples, " samples a client"))
-      .acts(unless("algorithm.neighbours", "0"))
+      .acts(met)
       .acts(where("algorithm.graph", {"data"}));
   options
       .add("algorithm.fourier_features", fourier_features_, count_from(2),
            "random Fourier features of the kernel, an even number")
-      .acts(unless("algorithm.neighbours", "0"))
+      .acts(met)
       .acts(where("algorithm.graph", {"data"}))
       .acts(where("algorithm.kernel", {"auto", "fourier"}));
   options.add_check([this](const OptionSet& given) {
@@ -101,19 +104,19 @@ void SimilarityNetwork::declare(OptionSet& options) {
            Names<CovarianceDistance>{{"frobenius", CovarianceDistance::Frobenius},
                                      {"log_euclidean", CovarianceDistance::LogEuclidean}},
            "distance of covariances, of algorithm.graph = feature")
-      .acts(unless("algorithm.neighbours", "0"))
+      .acts(met)
       .acts(where("algorithm.graph", {"feature"}));
   options
       .add("algorithm.graph_passes", graph_passes_, count_from(1),
            "local trainings of the models that algorithm.graph = model compares")
-      .acts(unless("algorithm.neighbours", "0"))
+      .acts(met)
       .acts(where("algorithm.graph", {"model"}));
   options
       .add("algorithm.edge_weights", edge_weights_,
            Names<EdgeWeights>{{"uniform", EdgeWeights::Uniform},
                               {"gaussian", EdgeWeights::Gaussian}},
            "weight of an edge: 1, or less the farther its clients are apart")
-      .acts(unless("algorithm.neighbours", "0"));
+      .acts(met);
 }
 
 SimilarityGraph SimilarityNetwork::build(Round& everybody, std::span<const std::int64_t> own,

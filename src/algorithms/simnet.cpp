@@ -83,7 +83,7 @@ void SimNet::declare(OptionSet& options) {
   const Condition own = unless("algorithm.personal", "none");
   const Condition meets = both(own, unless("algorithm.neighbours", "0"));
   const Condition couples = both(meets, unless("algorithm.lambda", "0"));
-  network_.declare(options);
+  network_.declare(options, own);
   options.add(
       "algorithm.personal", personal_tag_,
       Names<Personal>{{"head", Personal::Head},
@@ -188,7 +188,7 @@ void SimNet::initialise(const Setup& setup) {
 void SimNet::set_graph(SimilarityGraph graph) { lasso_.emplace(std::move(graph), lasso_options_); }
 
 void SimNet::prepare(Round& everybody) {
-  if (network_.neighbours() == 0) return;
+  if (network_.neighbours() == 0 || personal_tag_ == Personal::None) return;
   set_graph(network_.build(everybody, own_, initial_, seed_));
   graph_bytes_ = network_.bytes_per_client();
 }

@@ -9,6 +9,7 @@
 #include <ATen/ops/empty.h>
 
 #include "data/hdf5_input.hpp"
+#include "data/numbers.hpp"
 
 namespace fedhpc {
 
@@ -51,16 +52,27 @@ Form form_of(const Input& input, bool tested) {
       input.fail("y_test", "found targets of another shape than in /y_train, expected the same");
     }
     const bool floats = h5::holds_floats(h5::open_dataset(input.file, "y_test"));
-    if (form.targets && floats != form.floats) {
+    if (form.targets && floats != form.floats && input.label_kind != LabelKind::Number) {
       input.fail("y_test", "found another kind of numbers than in /y_train, expected whole ",
                  "numbers in both or floats in both");
     }
     form.floats = form.floats && floats;
   }
-  // Floats of one dimension may be labels: so they have always been read.
-  form.targets =
-      form.targets ||
-      (form.floats && !(all_labels(input, "y_train") && (!tested || all_labels(input, "y_test"))));
+  switch (input.label_kind) {
+    case LabelKind::Number:
+      form.targets = form.floats = true;
+      break;
+    case LabelKind::Class:
+      if (form.targets && form.floats) {
+        input.fail("y_train", "found floats as targets, expected whole numbers with ",
+                   "data.label_kind = class");
+      }
+      break;
+    case LabelKind::Auto:  // floats of one dimension may be labels
+      form.targets = form.targets || (form.floats && !(all_labels(input, "y_train") &&
+                                                       (!tested || all_labels(input, "y_test"))));
+      break;
+  }
   return form;
 }
 
@@ -171,6 +183,9 @@ Answers read_answers(const Input& input, std::int64_t num_train, std::int64_t nu
     answers.classes = classes_of(input, "y_train", answers.labels);
     if (answers.classes < 2) {
       input.fail("y_train", "found the label 0 only, expected at least two labels");
+    }
+    if (input.label_kind == LabelKind::Auto) {
+      check_classes(answers.labels, answers.classes, input.path);
     }
     return answers;
   }

@@ -11,7 +11,7 @@
 //
 // K is the attribute `classes` of the labels of training where it is there, else the largest label
 // plus 1. [S, H, W] is one channel. Floats [S] that are all whole numbers from 0 are labels, unless
-// there is /label_train.
+// there is /label_train or data.label_kind says what they are.
 
 #include <algorithm>
 #include <cmath>
@@ -151,7 +151,8 @@ std::unique_ptr<Dataset> open_hdf5(const DataOptions& options) {
                "the key out"));
   }
   try {
-    return read_file({.file = h5::open_input(path), .path = path});
+    return read_file(
+        {.file = h5::open_input(path), .path = path, .label_kind = options.label_kind});
   } catch (const DataError&) {
     throw;
   } catch (const Error& error) {

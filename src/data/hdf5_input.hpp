@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fedhpc/core/tensor.hpp"
+#include "fedhpc/data/options.hpp"
 #include "fedhpc/io/hdf5.hpp"
 
 namespace fedhpc {
@@ -13,6 +14,7 @@ namespace fedhpc {
 struct Input {
   h5::Handle file;
   std::string path;
+  LabelKind label_kind = LabelKind::Auto;
 
   bool has(const std::string& name) const { return h5::exists(file, name); }
   std::vector<hsize_t> shape(const std::string& name) const {

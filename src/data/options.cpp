@@ -45,10 +45,11 @@ void declare_source(DataOptions& data, OptionSet& options) {
   options
       .add("data.label_kind", data.label_kind,
            {{"auto", LabelKind::Auto}, {"class", LabelKind::Class}, {"number", LabelKind::Number}},
-           "What the labels of a csv or libsvm file are: the class of each sample, or a number "
+           "What the labels of a csv, libsvm or hdf5 file are: the class of each sample, or a "
+           "number "
            "that a regression is to tell; auto: classes, unless most samples have a number for "
-           "themselves, which is refused")
-      .acts(of_dataset({"csv", "libsvm"}));
+           "themselves, which is refused; of hdf5 numbers where /y_train has fractions or targets")
+      .acts(of_dataset({"csv", "libsvm", "hdf5"}));
   options
       .add("data.client_column", data.client_column,
            "Which column of a csv file is the client of each row, for data.partition=natural; "

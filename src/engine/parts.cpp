@@ -118,6 +118,7 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
     });
   }
   open_privacy();
+  fail_together(comm, [&] { require_different_series(); });
   block_width = chosen_block_width(from);
   start_moves();
 }

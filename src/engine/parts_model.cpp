@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include <ATen/ops/isfinite.h>
 
 #include "fedhpc/core/log.hpp"
 #include "fedhpc/engine/checkpoint.hpp"
+#include "fedhpc/engine/metrics.hpp"
 #include "fedhpc/engine/model_record.hpp"
 #include "fedhpc/engine/parts.hpp"
 #include "fedhpc/models/model_file.hpp"
@@ -100,6 +102,17 @@ void Parts::open_privacy() {
   run_log().of_run(LogLevel::Warning,
                    concat("privacy.delta = ", options.delta, " is not below 1 over ",
                           partition.clients(), " clients: epsilon says little"));
+}
+
+void Parts::require_different_series() const {
+  std::set<std::string> names{"round"};
+  for (const Metric& metric : metric_table()) names.insert(metric.name);
+  for (const Metric& metric : own_metrics) {
+    if (names.insert(metric.name).second) continue;
+    throw ConfigError(concat("algorithm.name = ", config.algorithm_name, " has a series '",
+                             metric.name, "', and there is one of that name already; the method ",
+                             "has to give it another name"));
+  }
 }
 
 std::int64_t Parts::most_together() const {

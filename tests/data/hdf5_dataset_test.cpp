@@ -1,5 +1,6 @@
 #include <cmath>
 #include <functional>
+#include <numeric>
 
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
@@ -213,6 +214,42 @@ TEST_F(Hdf5DatasetTest, TargetsOfASample) {
   data = targets_of([](const h5::Handle& file) { put<float>(file, "y_train", {3}, {1, .5, 2}); });
   expect_in("data.partition = shards deals samples by their labels, and hdf5 has none",
             message_of<ConfigError>([&] { make_partition(options, *data); }));
+}
+
+TEST_F(Hdf5DatasetTest, WholeNumbersAreClassesOrNumbersAsTheKeySays) {
+  const auto fill = [](const std::vector<double>& y) {
+    return [=](const h5::Handle& file) {
+      put<double>(file, "x_train", {y.size(), 1}, y);
+      put<double>(file, "y_train", {y.size()}, y);
+      put<double>(file, "x_test", {2, 1}, {1, 2});
+      put<std::int64_t>(file, "y_test", {2}, {1, 0});
+    };
+  };
+  write(fill({0, 2, 2}));
+  EXPECT_EQ(open_dataset(options)->targets().kind, Targets::Kind::Label);
+  options.label_kind = LabelKind::Number;
+  const auto numbers = open_dataset(options);
+  EXPECT_EQ(numbers->targets().kind, Targets::Kind::Numbers);
+  EXPECT_EQ(numbers->targets().mean_square, 9.0 / 5);
+  EXPECT_EQ(numbers->classes(), 1);
+
+  std::vector<double> each_its_own(30);
+  std::iota(each_its_own.begin(), each_its_own.end(), 0);
+  write(fill(each_its_own));
+  EXPECT_EQ(open_dataset(options)->targets().count, 1);
+  options.label_kind = LabelKind::Class;
+  EXPECT_EQ(open_dataset(options)->classes(), 30);
+  options.label_kind = LabelKind::Auto;
+  expect_in("28 of 32 samples have a label that no other one has; set data.label_kind = number",
+            refusal(fill(each_its_own)));
+  options.label_kind = LabelKind::Class;
+  expect_in("'/y_train': found 0.5 at entry 1, expected a whole number from 0",
+            refusal(fill({0, .5})));
+  expect_in("'/y_train': found floats as targets, expected whole numbers with data.label_kind = ",
+            refusal([](const h5::Handle& file) {
+              put<double>(file, "x_train", {2, 1}, {1, 2});
+              put<double>(file, "y_train", {2, 1}, {1, 2});
+            }));
 }
 
 TEST_F(Hdf5DatasetTest, TargetsThatDoNotFitAreRefused) {

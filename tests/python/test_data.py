@@ -152,8 +152,13 @@ class Layout(Folder):
                 np.testing.assert_array_equal(own, labels[chosen])
             self.assertEqual(read(self.path, "names/classes"), ["a", "b", "c"])
         # Floats of one dimension are labels where all are, unless there are others.
-        write_dataset(self.path, x, labels.astype(float))
+        with self.assertWarnsRegex(UserWarning, "floats that are all whole numbers.*reshape"):
+            write_dataset(self.path, x, labels.astype(float))
         self.assertEqual(read(self.path, "y_train").dtype, np.int32)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            write_dataset(self.path, x, labels.astype(float).reshape(-1, 1))
+            self.assertEqual(read(self.path, "y_train").dtype, np.float64)
         write_dataset(self.path, x, labels.astype(float), labels=labels)
         self.assertEqual(read(self.path, "y_train").dtype, np.float64)
         write_dataset(self.path, x, labels.astype(float), test=(x, x[:, 0]))

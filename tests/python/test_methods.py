@@ -1247,6 +1247,17 @@ class Errors(InFolder):
             with self.subTest(sentence), self.assertRaisesRegex(ValueError, sentence):
                 run("run.h5", "changed", **{"run.checkpoint_every": 1})
 
+    def test_series_are_not_those_of_privacy(self):
+        def initialise(method, setup):
+            fedavg.FedAvg.initialise(method, setup)
+            setup.add_metric("clipped")
+
+        self.addCleanup(method)
+        method({"initialise": initialise}, averaged_uploads=1)
+        run("run.h5", "changed")
+        with self.assertRaisesRegex(fedhpc.ConfigError, "has a series 'clipped', and there is one of that name already"):
+            run("private.h5", "changed", **{"privacy.clip": 1})
+
     def test_stores_are_made_at_first(self):
         def initialise(method, setup):
             fedavg.FedAvg.initialise(method, setup)

@@ -16,6 +16,7 @@ class Names(unittest.TestCase):
         for name in fedhpc.__all__:
             self.assertIsNotNone(getattr(fedhpc, name), name)
             self.assertIn(name, dir(fedhpc))
+        self.assertEqual(fedhpc.__version__, fedhpc.version())
         with self.assertRaisesRegex(AttributeError, "no attribute 'nothing'"):
             fedhpc.nothing
 

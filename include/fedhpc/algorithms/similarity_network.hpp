@@ -32,8 +32,8 @@ class SimilarityNetwork {
   static constexpr std::int64_t kExactSamples = 200;
 
   /// Declares algorithm.graph, neighbours, kernel, fourier_features, covariance_distance,
-  /// graph_passes and edge_weights.
-  void declare(OptionSet& options);
+  /// graph_passes and edge_weights, which act where there is a use for the network.
+  void declare(OptionSet& options, const Condition& used);
   /// Returns the network of all clients; `everybody` is the round before the first. `own` are the
   /// clients of this rank, ascending. Collective.
   SimilarityGraph build(Round& everybody, std::span<const std::int64_t> own, const Rows& initial,

@@ -120,6 +120,7 @@ struct Parts {
   /// Data and initial rows go where clients train.
   void move_to_device();
   /// Warns of numbers of the network that no client or edge has.
+  void require_different_series() const;  // whose names would be those of others
   void tell_unused_numbers() const;
   void open_privacy();
   /// The most participants of a round that are drawn together: of all, or of an edge.
