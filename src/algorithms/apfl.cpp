@@ -33,7 +33,8 @@ void APFL::declare(OptionSet& options) {
 }
 
 void APFL::initialise(const Setup& setup) {
-  setup.add_metrics({{kAlpha, "1", "mean over participants of the weight alpha after the round"}});
+  setup.add_metrics(
+      {{kAlpha, "1", "mean over participants with samples of the weight alpha after the round"}});
   global_ = setup.initial_model();
   trainable_ = RowPart(global_.layout, {.with = Tag::Trainable});
   codec_ = averaging_.links.open(setup, global_);

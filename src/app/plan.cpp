@@ -27,7 +27,7 @@ double seconds_per_round(const Parts& parts, double seconds_per_step,
   double steps = 0;
   for (std::int64_t client = 0; client < parts.partition.clients(); ++client) {
     const std::int64_t all = parts.steps_of(client);
-    steps += parts.trainer->stragglers().mean_part(all) * static_cast<double>(all);
+    steps += parts.trainer->stragglers().mean_part(client, all) * static_cast<double>(all);
   }
   const double share =
       static_cast<double>(parts.cohort_limit()) / static_cast<double>(parts.partition.clients());
@@ -42,7 +42,7 @@ double gradient_values(const Parts& parts, double per_sample) {
     const std::int64_t steps = parts.steps_of(client);
     if (steps == 0) continue;
     visited +=
-        parts.trainer->stragglers().mean_part(steps) *
+        parts.trainer->stragglers().mean_part(client, steps) *
         static_cast<double>(sample_visits(parts.config.train, partition.train.count(client)));
   }
   return per_sample * visited / static_cast<double>(partition.clients());

@@ -1,6 +1,7 @@
 // When keys act, and the refusal of those that do not.
 
 #include <algorithm>
+#include <map>
 
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/core/options.hpp"
@@ -103,6 +104,7 @@ std::vector<std::string> OptionSet::check_acting() {
   std::vector<std::string> notes;
   std::vector<std::string> refused;
   std::string problem;
+  std::map<std::string, Level> left_out;  // keys, by the level that has put them out of action
   while (const Entry* next = next_idle(*this)) {
     Entry* idle = &find(next->key);
     const Condition& unmet = *unmet_of(*this, *idle);
@@ -112,11 +114,13 @@ std::vector<std::string> OptionSet::check_acting() {
       const std::string value = entry(key).print();
       values.push_back(value.empty() ? key + " not set" : key + " = " + value);
       highest = std::max(highest, origin(key).level);
+      if (left_out.contains(key)) highest = std::max(highest, left_out.at(key));
     }
     const std::string what = concat(idle->origin.place, ": key '", idle->key, "' = '",
                                     idle->print(), "' has no effect with ", join(values, " and "));
     if (highest > idle->origin.level) {
       notes.push_back(what + "; it is left out");
+      left_out[idle->key] = highest;
     } else {
       refused.push_back(idle->key);
       if (refused.size() == 1) {

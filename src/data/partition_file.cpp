@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "fedhpc/core/log.hpp"
 #include "fedhpc/io/hdf5.hpp"
 
 #include "core/exact_numbers.hpp"
@@ -170,9 +171,51 @@ void write_partition(const h5::Handle& location, const Partition& partition) {
   }
 }
 
+namespace {
+
+/// A sentence where the clients of a result file had other labels than these samples give them.
+std::string other_labels(const std::string& path, const Partition& partition,
+                         const Dataset& dataset) {
+  constexpr hsize_t kMostClients = 4096;  // that are looked at
+  const char* name = "clients/label_histogram";
+  const h5::Handle file = h5::open_input(path);
+  if (!h5::exists(file, name)) return {};  // of another source
+  const h5::Handle histograms = h5::open_dataset(file, name);
+  const std::vector<hsize_t> shape = h5::shape_of(histograms);
+  const auto clients = static_cast<hsize_t>(partition.train.size());
+  if (shape.size() != 2 || shape[0] != clients || !h5::holds_numbers(histograms)) return {};
+  const hsize_t seen = std::min(clients, kMostClients);
+  std::vector<std::int64_t> then(seen * shape[1]);
+  h5::read_rows(histograms, h5::type_of<std::int64_t>(), 0, seen, then.data());
+  const std::vector<std::int64_t>& labels = dataset.labels();
+  std::int64_t others = 0;
+  for (hsize_t client = 0; client < seen; ++client) {
+    std::vector<std::int64_t> now(std::max(shape[1], static_cast<hsize_t>(dataset.classes())));
+    for (const SampleLists* part : {&partition.train, &partition.test, &partition.validation}) {
+      if (part->size() == 0) continue;
+      for (const std::int64_t id : part->of(static_cast<std::int64_t>(client))) {
+        ++now[static_cast<std::size_t>(labels[static_cast<std::size_t>(id)])];
+      }
+    }
+    std::vector<std::int64_t> before(
+        then.begin() + static_cast<std::ptrdiff_t>(client * shape[1]),
+        then.begin() + static_cast<std::ptrdiff_t>((client + 1) * shape[1]));
+    before.resize(now.size());
+    others += before != now ? 1 : 0;
+  }
+  if (others == 0) return {};
+  return concat(
+      "data.partition_file = ", path, " is of other data: ", others, " of ", seen,
+      " clients had other labels there. Give the data of that run; made data change with ",
+      "data.seed, which follows run.seed unless it is set");
+}
+
+}  // namespace
+
 Partition partition_file(const DataOptions& options, const Dataset& dataset) {
   Partition partition =
       read_partition(options.partition_file, dataset.num_train() + dataset.num_test());
+  run_log().of_run(LogLevel::Warning, other_labels(options.partition_file, partition, dataset));
   if (options.split == DataSplit::Client) return partition;
   const auto in_training_set = [&](const SampleLists& lists) {
     return std::ranges::all_of(lists.samples,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "fedhpc/core/log.hpp"
+#include "fedhpc/core/processor.hpp"
 #include "fedhpc/engine/recorder.hpp"
 
 namespace fedhpc {
@@ -12,6 +13,7 @@ namespace {
 constexpr const char* kData = "data_digest";  // attributes of the file
 constexpr const char* kModel = "model_digest";
 constexpr const char* kCode = "code_digest";
+constexpr const char* kProcessor = "processor";
 
 /// Throws DataError unless the data at hand are those a checkpoint was made with.
 void check_data(const h5::Handle& file, const std::string& path, const Parts& parts) {
@@ -55,6 +57,16 @@ std::string other_code(const h5::Handle& file, const std::string& path, const Pa
   return concat("checkpoint '", path,
                 "' was made with other code of algorithm.name = ", parts.config.algorithm_name,
                 "; the run goes on with this one");
+}
+
+/// A warning where ranks run on a type of processor that has not taken part so far.
+std::string other_processor(const h5::Handle& file, const std::string& path, const Parts& parts) {
+  if (!h5::has_attribute(file, kProcessor)) return {};  // of fedhpc before it had one
+  const std::string known = h5::read_text_attribute(file, kProcessor);
+  if (with_processors(known, parts.processors) == known) return {};
+  return concat("checkpoint '", path, "' was made on another type of processor (", known, ", here ",
+                parts.processors,
+                "): from here on numbers differ by rounding from those of a run on one type");
 }
 
 /// Throws DataError unless a checkpoint holds all that the result file goes on with.
@@ -105,7 +117,9 @@ void check_origin(const h5::Handle& file, const Resumption& from, const Experime
   check_data(file, from.checkpoint, experiment.parts());
   check_model(file, from.checkpoint, experiment.parts());
   check_records(file, from, experiment);
-  run_log().of_run(LogLevel::Warning, other_code(file, from.checkpoint, experiment.parts()));
+  for (const auto& other : {other_code, other_processor}) {
+    run_log().of_run(LogLevel::Warning, other(file, from.checkpoint, experiment.parts()));
+  }
 }
 
 }  // namespace fedhpc

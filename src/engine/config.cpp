@@ -164,7 +164,7 @@ void Config::declare_methods_of_keys() {
   options_.acts("train.stragglers",
                 methods([](const Algorithm& one) { return one.traits().mean_steps == 0; }));
   options_.acts("privacy.clip",
-                methods([](const Algorithm& one) { return one.traits().averaged_uploads > 0; }));
+                methods([](const Algorithm& one) { return one.traits().private_uploads() > 0; }));
   const Condition exchanges = unless("algorithm.name", "localonly");
   // pFedSOP's clients send what moves trainable columns alone, in any case.
   options_.acts("train.buffers", unless("algorithm.name", "pfedsop"));
@@ -196,10 +196,10 @@ void Config::resolve(const std::string& name) {
   if (const double steps = traits.mean_steps; steps > 0) {
     train.local_steps = std::max<std::int64_t>(1, std::llround(steps));
     train.local_epochs = 0;
-    train.stragglers = 0;
+    train.stragglers = {0};
   }
   options_.run_checks();
-  privacy.check(options_, algorithm->traits().averaged_uploads);
+  privacy.check(options_, algorithm->traits().private_uploads());
   if (options_.origin("data.seed").level == Level::Default) data.seed = run.seed;
   if (run.output.empty()) {
     run.output = std::filesystem::path(name).stem().string() + ".h5";

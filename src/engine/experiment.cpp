@@ -66,7 +66,9 @@ void Experiment::run(const std::function<void(const RoundReport&)>& observe,
     Round round(state);
     parts_.method().round(round);
     state.go_home();
-    if (state.is_left()) {
+    const bool left = state.is_left();
+    if (!left && parts_.privacy) fail_together(parts_.comm, [&] { state.check_private(); });
+    if (left) {
       before.put_back();
       visit_common_state(before);
       partial_ = std::make_unique<PartialRound>(state.log.partial());

@@ -11,8 +11,11 @@
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/zeros.h>
 
+#include "fedhpc/core/log.hpp"
 #include "fedhpc/engine/experiment.hpp"
 
+#include "comm/first_to_differ.hpp"
+#include "core/digest.hpp"
 #include "engine/evaluation.hpp"
 
 namespace fedhpc {
@@ -75,6 +78,22 @@ ModelRecord Experiment::current_model() const {
   return evaluation.record();
 }
 
+void Experiment::compare_ranks(std::int64_t round) {
+  if (parts_.comm.size() == 1 || ranks_differ_) return;
+  Digest digest;
+  if (evaluated_.global.values.defined()) {
+    const Tensor model = evaluated_.global.values.to(at::kCPU).contiguous();
+    digest.add(model.const_data_ptr(), model.nbytes());
+  }
+  const auto other = first_to_differ(parts_.comm, digest.text());
+  if (other == 0) return;
+  ranks_differ_ = true;
+  run_log().of_run(LogLevel::Warning,
+                   concat("rank 0 and rank ", other, " have different global models after round ",
+                          round, ": the method draws or adds something that depends on the rank; ",
+                          "the result is that of rank 0"));
+}
+
 void Experiment::evaluate(RoundReport& report) {
   const Timed timed(parts_.books.evaluate_watch);
   const AtTask evaluation_of_round(parts_.comm.place(), Place::Task::Evaluation);
@@ -83,6 +102,11 @@ void Experiment::evaluate(RoundReport& report) {
                             parts_.adaptation_after(report.round), parts_.block_width);
   parts_.method().evaluate(evaluation);
   evaluated_ = evaluation.record();
+  if (has_global(parts_.method().traits().models) && !evaluated_.global.values.defined()) {
+    throw ConfigError(concat("algorithm.name = ", parts_.config.algorithm_name,
+                             " tells of a global model, and its evaluate() hands over none"));
+  }
+  compare_ranks(report.round);
 
   // Of all clients: by the global model, by each one's own, which is the global one for a method
   // without such.

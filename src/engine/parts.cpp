@@ -81,6 +81,7 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
                     build);
     });
   };
+  identify_processors();
   with_data([&] { placed = open_data(); });
   tell_unused_numbers();
   require_same_data();
@@ -121,22 +122,6 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
   fail_together(comm, [&] { require_different_series(); });
   block_width = chosen_block_width(from);
   start_moves();
-}
-
-void Parts::tell_unused_numbers() const {
-  const auto tell = [](const char* key, std::size_t numbers, std::int64_t ends, const char* of) {
-    const std::int64_t more = static_cast<std::int64_t>(numbers) - ends;
-    if (more <= 0 || ends == 0) return;
-    run_log().of_run(LogLevel::Warning, concat(key, " has ", numbers, " numbers for ", ends, " ",
-                                               of, ": nobody has the last ", more));
-  };
-  const NetworkOptions& of = config.network;
-  tell("network.step_seconds", of.step_seconds.size(), partition.clients(), "clients");
-  tell("network.client_cloud_mbps", of.client_cloud_mbps.size(), partition.clients(), "clients");
-  tell("network.client_edge_mbps", of.client_edge_mbps.size(), partition.clients(), "clients");
-  tell("network.edge_cloud_mbps", of.edge_cloud_mbps.size(), config.topology.edges, "edges");
-  const std::string unreached = config.train.unreached_rate(config.run.rounds);
-  if (!unreached.empty()) run_log().of_run(LogLevel::Warning, unreached);
 }
 
 std::vector<Metric> Parts::series() const {

@@ -55,6 +55,7 @@ void Parts::open_model(const Resumption* from) {
   digests.model = digest_of_model_file(config.model);
   const std::int64_t asked = loss.outputs().classes;
   loss = loss.of_outputs(model->classes());
+  loss.check_shape(model->output_shape());
   if (loss.outputs().classes > asked) {
     run_log().of_run(LogLevel::Warning, concat("the model tells ", loss.outputs().classes,
                                                " classes apart, and the data has ", asked,
@@ -87,11 +88,13 @@ void Parts::open_privacy() {
   const PrivacyOptions& options = config.privacy;
   if (!options.on()) return;
   if (model->layout()->count(Tag::Buffer) > 0 && !buffers && method().traits().sends_buffers) {
-    config.options().refuse("privacy.clip",
-                            "batch norm's statistics of samples travelling as they are; use "
-                            "train.buffers = local, or a norm without them");
+    const OptionSet& set = config.options();
+    const bool may_stay = set.acts(set.entry("train.buffers"));
+    set.refuse("privacy.clip",
+               concat("batch norm's statistics of samples travelling as they are; use ",
+                      may_stay ? "train.buffers = local, or " : "", "a norm without them"));
   }
-  privacy.emplace(options, context.seed);
+  privacy.emplace(options, context.seed, method().traits().averaged_uploads);
   for (const Metric& metric : privacy->metrics()) own_metrics.push_back(metric);
   if (!privacy->has_noise()) return;
   // Several payloads of a round are one release of them together, which is as much longer.
@@ -108,6 +111,10 @@ void Parts::require_different_series() const {
   std::set<std::string> names{"round"};
   for (const Metric& metric : metric_table()) names.insert(metric.name);
   for (const Metric& metric : own_metrics) {
+    if (metric.name.empty() || metric.name.find_first_of("/ \t\n") != std::string::npos) {
+      throw ConfigError(concat("algorithm.name = ", config.algorithm_name, " has a series '",
+                               metric.name, "'; its name has to be one word"));
+    }
     if (names.insert(metric.name).second) continue;
     throw ConfigError(concat("algorithm.name = ", config.algorithm_name, " has a series '",
                              metric.name, "', and there is one of that name already; the method ",

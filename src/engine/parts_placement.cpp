@@ -4,6 +4,8 @@
 
 #include <ATen/ops/zeros.h>
 
+#include "fedhpc/core/log.hpp"
+#include "fedhpc/core/processor.hpp"
 #include "fedhpc/engine/parts.hpp"
 #include "fedhpc/engine/plugins.hpp"
 #include "fedhpc/training/local_steps.hpp"
@@ -108,6 +110,31 @@ void Parts::start_moves() {
                                         moving_rules(placement()));
 }
 
+void Parts::tell_unused_numbers() const {
+  const auto tell = [](const char* key, std::size_t numbers, std::int64_t ends, const char* of) {
+    const std::int64_t more = static_cast<std::int64_t>(numbers) - ends;
+    if (more <= 0 || ends == 0) return;
+    run_log().of_run(LogLevel::Warning, concat(key, " has ", numbers, " numbers for ", ends, " ",
+                                               of, ": nobody has the last ", more));
+  };
+  tell("train.stragglers", config.train.stragglers.size(), partition.clients(), "clients");
+  const NetworkOptions& of = config.network;
+  tell("network.step_seconds", of.step_seconds.size(), partition.clients(), "clients");
+  tell("network.client_cloud_mbps", of.client_cloud_mbps.size(), partition.clients(), "clients");
+  tell("network.client_edge_mbps", of.client_edge_mbps.size(), partition.clients(), "clients");
+  tell("network.edge_cloud_mbps", of.edge_cloud_mbps.size(), config.topology.edges, "edges");
+  const std::int64_t all = partition.clients();
+  std::int64_t empty = 0;
+  for (std::int64_t c = 0; c < all; ++c) empty += partition.train.count(c) == 0 ? 1 : 0;
+  if (empty > 0) {
+    run_log().of_run(LogLevel::Warning, concat(empty, " of ", all,
+                                               " clients have no training samples: they are drawn ",
+                                               "and receive models, and never train"));
+  }
+  const std::string unreached = config.train.unreached_rate(config.run.rounds);
+  if (!unreached.empty()) run_log().of_run(LogLevel::Warning, unreached);
+}
+
 void Parts::require_same_data() const {
   const auto other = first_to_differ(comm, digests.data + digest_of(partition));
   if (other == 0) return;
@@ -138,6 +165,15 @@ void Parts::identify_code() {
   throw DataError(concat(
       "rank 0 and rank ", other, " have different code of algorithm.name = ", config.algorithm_name,
       "; look at its files, and at run.plugin = ", join(config.run.plugins), ", on both hosts"));
+}
+
+void Parts::identify_processors() {
+  const std::vector<std::string> types = comm.all_texts(processor_type());
+  for (const std::string& type : types) processors = with_processors(processors, type);
+  if (processors == types.front()) return;
+  run_log().of_run(LogLevel::Warning,
+                   concat("ranks run on different types of processor (", processors,
+                          "): by rounding, numbers depend on who trains where"));
 }
 
 }  // namespace fedhpc

@@ -60,7 +60,7 @@ class Trials {
   static TrainOptions steps(TrainOptions options, std::int64_t count) {
     options.local_epochs = 0;
     options.local_steps = count;
-    options.stragglers = 0;
+    options.stragglers = {0};
     return options;
   }
 

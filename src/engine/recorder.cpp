@@ -133,6 +133,7 @@ RunHeader Recorder::header(const std::string& command_line) const {
           .command_line = command_line,
           .seed = experiment_.config().run.seed,
           .ranks = static_cast<std::int64_t>(hosts_.size()),
+          .processor = experiment_.parts().processors,
           .device = experiment_.config().run.device == DeviceKind::Cuda ? "cuda" : "cpu",
           .block = experiment_.parts().block_width,
           .digests = experiment_.parts().digests,

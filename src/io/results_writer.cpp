@@ -7,6 +7,7 @@
 
 #include "fedhpc/core/build_info.hpp"
 #include "fedhpc/core/device.hpp"
+#include "fedhpc/core/processor.hpp"
 #include "fedhpc/io/durable.hpp"
 
 #include "io/tensor_types.hpp"
@@ -124,7 +125,10 @@ ResultsWriter::ResultsWriter(const std::string& path, LiveMode live, const RunHe
   const std::string codes = h5::has_attribute(earlier, "code_digest")
                                 ? h5::read_text_attribute(earlier, "code_digest")
                                 : "";
+  const std::string processors =
+      h5::has_attribute(earlier, "processor") ? h5::read_text_attribute(earlier, "processor") : "";
   write_header(header);
+  h5::replace_attribute(file_, "processor", with_processors(processors, header.processor));
   if (!codes.empty()) {  // each version that took part
     const bool known = codes.ends_with(header.digests.code);
     h5::replace_attribute(file_, "code_digest",
@@ -148,6 +152,7 @@ void ResultsWriter::write_header(const RunHeader& header) {
   h5::replace_attribute(file_, "command_line", header.command_line.substr(0, kLongestCommands));
   h5::replace_attribute(file_, "seed", header.seed);
   h5::replace_attribute(file_, "ranks", header.ranks);
+  h5::replace_attribute(file_, "processor", header.processor);
   h5::replace_attribute(file_, "device", header.device);
   h5::replace_attribute(file_, "block", header.block);
   for (const auto& [name, digest] : header.digests.named()) {

@@ -111,6 +111,7 @@ class ScriptNetwork final : public Layer {
   }
 
   std::int64_t output_features() const override { return outputs_; }
+  const Shape& output_shape() const { return output_shape_; }
   bool is_whole_network() const override { return true; }
   bool draws() const override { return true; }
   double forward_flops() const override {
@@ -238,7 +239,10 @@ class ScriptNetwork final : public Layer {
       throw DataError(concat(source_, " makes a tensor ", output.sizes(),
                              " of 2 samples; it has to return real numbers of each of them"));
     }
-    if (outputs_ == 0) outputs_ = output.numel() / 2;
+    if (outputs_ == 0) {
+      outputs_ = output.numel() / 2;
+      output_shape_ = output.sizes().slice(1).vec();
+    }
     if (!output.requires_grad()) {
       throw DataError(concat(source_,
                              " gives its parameters no gradient; leave out no_grad and "
@@ -358,6 +362,7 @@ class ScriptNetwork final : public Layer {
   mutable jit::Module module_;
   ScriptVariables variables_;
   std::int64_t outputs_ = 0;
+  Shape output_shape_;  // of one sample
   Shape shape_;
 };
 
@@ -381,10 +386,12 @@ std::unique_ptr<Model> load_script_model(const std::string& path, const Shape& s
   auto network = std::make_unique<ScriptNetwork>(path, load(path));
   network->try_out(shape, type);
   const Tensor initial = network->initial_row_of_file();
+  const Shape output = network->output_shape();
   Graph graph(features);
   graph.add(std::move(network));
   auto model = std::make_unique<Model>(std::move(graph));
   model->set_weights_of_file(initial);
+  model->set_output_shape(output);
   return model;
 }
 

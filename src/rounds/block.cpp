@@ -90,24 +90,38 @@ Rows Block::of_clients(const EdgeRows& models) {
 
 Rows Block::upload(const Rows& rows, const Codec& codec) {
   const Timed timed(state_.services.books.aggregate_watch);
-  const Rows arrived = state_.wire.from_clients(rows, clients_, codec);
+  const Rows arrived = from_clients(rows, codec);
   if (state_.services.buffers != nullptr) scale_columns_(arrived, 0, Tag::Buffer);
-  if (state_.services.privacy != nullptr) make_private_(arrived, codec.channel());
+  if (state_.services.privacy != nullptr) make_private_(arrived);
   return arrived;
 }
 
-void Block::make_private_(const Rows& changes, std::int64_t channel) {
+Rows Block::from_clients(const Rows& rows, const Codec& codec) {
+  const Rows arrived = state_.wire.from_clients(rows, clients_, codec);
+  // What the server does to them is not done to the clients' own.
+  const bool changes = state_.services.buffers != nullptr || state_.services.privacy != nullptr;
+  return changes && arrived.values.is_alias_of(rows.values) ? arrived.clone() : arrived;
+}
+
+void Block::make_private_(const Rows& changes) {
   const Privacy& privacy = *state_.services.privacy;
+  privacy.check_uploads(state_.sent.add(clients_));
   note(Privacy::kClipped, privacy.clip_(changes));
   if (!privacy.has_noise()) return;
   const auto bearer = std::ranges::find(clients_, state_.noise_bearer());
   if (bearer == clients_.end()) return;
-  privacy.add_noise_(changes.narrow(bearer - clients_.begin()), round(), channel);
+  privacy.add_noise_(changes.narrow(bearer - clients_.begin()), round(), state_.log.pass(),
+                     state_.sent.of(*bearer) - 1);
 }
 
 Rows Block::upload_models(const Rows& models, const Codec& codec) {
   const Timed timed(state_.services.books.aggregate_watch);
-  const Rows arrived = state_.wire.from_clients(models, clients_, codec);
+  if (state_.services.privacy != nullptr) {
+    throw ConfigError(
+        "privacy.clip shortens changes, and the method sends whole models; it has to "
+        "send changes by upload(), or to tell of averaged_uploads = 0");
+  }
+  const Rows arrived = from_clients(models, codec);
   if (state_.services.buffers != nullptr) state_.services.buffers->put_initial_(arrived);
   return arrived;
 }

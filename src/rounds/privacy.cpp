@@ -1,18 +1,22 @@
 #include "fedhpc/rounds/privacy.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <ATen/ops/zeros.h>
 
+#include "fedhpc/core/error.hpp"
 #include "fedhpc/core/rng.hpp"
 #include "fedhpc/models/row_measures.hpp"
 
 namespace fedhpc {
 
 void PrivacyOptions::declare(OptionSet& options) {
-  options.add("privacy.clip", clip, at_least(0.0),
-              "length to which the server shortens the change that a client sends, over all "
-              "trainable columns of the payload (S of DP-FedAvg); 0: as it comes");
+  options.add(
+      "privacy.clip", clip, at_least(0.0),
+      "length to which the server shortens the change that a client sends, over all "
+      "trainable columns of the payload (S of DP-FedAvg); what dsgd, pfedsop and scaffold's "
+      "control variates send are gradients; 0: as it comes");
   options
       .add("privacy.noise", noise, at_least(0.0),
            "standard deviation, over privacy.clip, of the Gaussian noise that the server adds to "
@@ -32,7 +36,14 @@ void PrivacyOptions::check(const OptionSet& options, std::int64_t uploads) const
                           " as it is configured, whose server learns more of a client than means; "
                           "leave the method's own compression out"));
   }
-  if (!on() || noise == 0 || !options.contains("algorithm.weighting")) return;
+  if (!on() || noise == 0) return;
+  if (options.contains("data.standardize") &&
+      options.entry("data.standardize").print() == "pixel") {
+    options.refuse("privacy.noise",
+                   "data.standardize = pixel, which takes means over the samples of all clients; "
+                   "use another one, or standardize the data before");
+  }
+  if (!options.contains("algorithm.weighting")) return;
   const std::string weighting = options.entry("algorithm.weighting").print();
   if (weighting != "uniform") {
     options.refuse("privacy.noise",
@@ -41,18 +52,51 @@ void PrivacyOptions::check(const OptionSet& options, std::int64_t uploads) const
   }
 }
 
+void Privacy::check_uploads(std::int64_t count) const {
+  if (count > 0 && count <= uploads_) return;
+  throw ConfigError(concat("privacy.clip holds for the ", uploads_,
+                           " changes of a client in a round ",
+                           "of which the method tells (averaged_uploads), and it has sent ", count,
+                           "; tell of all that upload() sends"));
+}
+
 std::vector<double> Privacy::clip_(const Rows& rows) const {
   std::vector<double> longer;
   for (const double length : fedhpc::clip_(rows, options_.clip).values()) {
-    longer.push_back(length > options_.clip ? 1 : 0);
+    if (!std::isfinite(length)) {
+      const Tensor row = rows.values[std::ssize(longer)];
+      for (const Field& field : rows.layout->fields()) {
+        if (has(field.tags, Tag::Trainable)) row.narrow(0, field.offset, field.size).zero_();
+      }
+    }
+    longer.push_back(length <= options_.clip ? 0 : 1);
   }
   return longer;
 }
 
-void Privacy::add_noise_(const Rows& row, std::int64_t round, std::int64_t channel) const {
+std::int64_t SentChanges::most() const {
+  std::int64_t most = 0;
+  for (const auto& [client, count] : in_pass_) most = std::max(most, count);
+  return before_ + most;
+}
+
+void SentChanges::begin_pass() {
+  before_ = most();
+  in_pass_.clear();
+}
+
+std::int64_t SentChanges::add(std::span<const std::int64_t> clients) {
+  std::int64_t most = 0;
+  for (const std::int64_t client : clients) most = std::max(most, ++in_pass_[client]);
+  return before_ + most;
+}
+
+void Privacy::add_noise_(const Rows& row, std::int64_t round, std::int64_t pass,
+                         std::int64_t number) const {
   Draws draws({.seed = seed_,
                .purpose = Purpose::Privacy,
-               .pass = static_cast<std::uint64_t>(channel),
+               .pass = static_cast<std::uint64_t>(number),
+               .epoch = static_cast<std::uint64_t>(pass),
                .round = static_cast<std::uint64_t>(round)});
   const double deviation = options_.noise * options_.clip;
   const Tensor noise = at::zeros(row.values.sizes(), at::kDouble);

@@ -26,6 +26,7 @@ Blocks::Blocks(RoundState& state, std::vector<std::int64_t> clients, Work work)
     });
   }
   over_ = work == Work::None || !state_.log.begin_pass(clients_);
+  state_.sent.begin_pass();
   own_ = static_cast<std::size_t>(std::stable_partition(clients_.begin(), clients_.end(), is_own) -
                                   clients_.begin());
   if (!over_) training_.emplace(state_.services.topology.world().place(), Place::Task::Training);

@@ -10,7 +10,7 @@
 namespace fedhpc {
 
 RoundLog::RoundLog(const LeavingRules* rules, std::unique_ptr<PartialRound> from, Rest rest)
-    : rules_(rules), from_(std::move(from)), rest_(std::move(rest)) {}
+    : rules_(rules), from_(std::move(from)), rest_(std::move(rest)), goes_on_(from_ != nullptr) {}
 
 bool RoundLog::begin_pass(std::vector<std::int64_t>& clients) {
   if (left_) return false;

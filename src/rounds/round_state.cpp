@@ -113,12 +113,20 @@ std::optional<std::int64_t> RoundState::noise_bearer() const {
   return first != cohort.clients.end() ? std::optional(*first) : std::nullopt;
 }
 
+void RoundState::check_private() const {
+  if (services.privacy == nullptr || log.goes_on()) return;
+  const bool any = std::ranges::any_of(
+      here(), [&](std::int64_t client) { return weight_of(client, Weighting::Uniform) > 0; });
+  if (any) services.privacy->check_uploads(sent.most());
+}
+
 MeanServices RoundState::mean_services(const LayoutPtr& layout) {
   return {.topology = services.topology,
           .layout = layout ? layout : services.model.layout(),
           .context = services.context,
           .watch = services.books.aggregate_watch,
-          .log = &log};
+          .log = &log,
+          .equal_weights = services.privacy != nullptr && services.privacy->has_noise()};
 }
 
 double RoundState::simulated_seconds() {

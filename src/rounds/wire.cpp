@@ -1,6 +1,9 @@
 #include "fedhpc/rounds/wire.hpp"
 
 #include <array>
+#include <utility>
+
+#include "fedhpc/core/error.hpp"
 
 namespace fedhpc {
 
@@ -150,6 +153,19 @@ Rows Wire::models_to_clients(const Rows& models, std::span<const std::int64_t> c
   return booked_at_clients(arrival, clients, beside);
 }
 
+void Wire::claim_channel(std::span<const std::int64_t> clients, std::int64_t channel) {
+  for (const std::int64_t client : clients) {
+    const auto [place, is_first] =
+        sent_.try_emplace(std::pair(client, channel), *draws_.edge_round);
+    if (!is_first && std::exchange(place->second, *draws_.edge_round) == *draws_.edge_round) {
+      throw ConfigError(
+          "a client sends two payloads of a round by one codec, whose error feedback is that of "
+          "one; "
+          "the method has to open a codec for each, on a channel of its own");
+    }
+  }
+}
+
 Rows Wire::from_clients(const Rows& rows, std::span<const std::int64_t> clients,
                         const Codec& codec) {
   Received arrival;
@@ -157,6 +173,7 @@ Rows Wire::from_clients(const Rows& rows, std::span<const std::int64_t> clients,
     arrival = encode(rows, codec, Direction::Up, clients);
   } else {
     require(memory_ != nullptr, "error feedback has a memory");
+    claim_channel(clients, codec.channel());
     StoredRows& at_clients = memory_->uploads(codec.channel());
     Rows kept = held_for(rows, at_clients, clients);
     arrival = with_feedback(rows, kept, codec, clients);

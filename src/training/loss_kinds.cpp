@@ -105,6 +105,20 @@ Loss Loss::of_outputs(std::int64_t outputs) const {
   return loss;
 }
 
+void Loss::check_shape(const Shape& outputs) const {
+  if (kind_ != LossKind::CrossEntropy) return;
+  Shape longer;
+  std::ranges::copy_if(outputs, std::back_inserter(longer), [](auto length) { return length > 1; });
+  if (longer.size() < 2 || longer.back() == classes_) return;
+  std::string lengths;
+  for (const std::int64_t length : outputs) {
+    lengths += concat(lengths.empty() ? "" : " x ", length);
+  }
+  throw ConfigError(concat("the model gives ", lengths, " values a sample, and the loss reads ",
+                           places_ == 1 ? "one row" : concat(places_, " rows"), " of ", classes_,
+                           ": the last dimension has to be that of the classes"));
+}
+
 double Loss::of_guessing() const {
   if (kind_ == LossKind::MeanSquaredError) return mean_square_ > 0 ? mean_square_ : 1;
   const bool classes = kind_ == LossKind::CrossEntropy;

@@ -77,9 +77,9 @@ void TrainOptions::declare(OptionSet& options) {
       .acts(where("model.norm", {"auto", "batch"}))
       .acts(where("data.split", {"client"}));
   options.add(
-      "train.stragglers", stragglers, {.low = 0, .high = 1, .high_open = true},
-      "probability that a participant is late in a round, drawn for each anew; what it does "
-      "then: train.straggler_work");
+      "train.stragglers", stragglers, Bounds<double>{.low = 0, .high = 1, .high_open = true},
+      "probability that a participant is late in a round, drawn for each anew; of several numbers "
+      "client i has number i mod their count; what it does then: train.straggler_work");
   options
       .add("train.straggler_work", straggler_work,
            {{"part", StragglerWork::Part}, {"none", StragglerWork::None}},
@@ -156,8 +156,12 @@ void TrainOptions::resolve(OptionSet& options, std::int64_t rounds, std::int64_t
   resolve_schedule(options, rounds, trainings);
 }
 
+bool TrainOptions::has_stragglers() const {
+  return std::ranges::any_of(stragglers, [](double share) { return share > 0; });
+}
+
 void TrainOptions::refuse_idle_stragglers(const OptionSet& options, std::int64_t steps) const {
-  if (stragglers == 0 || straggler_work == StragglerWork::None || steps > 1) return;
+  if (!has_stragglers() || straggler_work == StragglerWork::None || steps > 1) return;
   options.refuse("train.stragglers",
                  "participants that take one local step, of which nobody can leave out any; give "
                  "them more, or use train.straggler_work = none");

@@ -67,13 +67,19 @@ TEST(PrivateMethods, AreRefusedWhereMeansAreNotAll) {
   EXPECT_TRUE(fedavg({{"algorithm.transmit_fraction", "0.5"}}));
   EXPECT_TRUE(refuses_on_command_line(tiny_keys(
       {{"privacy.clip", "1"}, {"privacy.noise", "1"}, {"algorithm.weighting", "samples"}})));
+  EXPECT_TRUE(fedavg({{"data.standardize", "pixel"}})) << "means over all clients' samples";
 }
 
 TEST(PrivateMethods, SendNoStatistics) {
   const std::unique_ptr<Communicator> comm = world_communicator(60);
   const Keys keys = with_batch_norm(kPrivate);
   EXPECT_THROW(run(tiny_keys(keys), *comm), ConfigError);
-  EXPECT_NO_THROW(run(tiny_keys_of("fedbn", keys), *comm));
+  for (const char* name : {"fedbn", "lg_fedavg"}) {
+    EXPECT_NO_THROW(run(tiny_keys_of(name, keys), *comm));
+  }
+  Keys two_layers = tiny_keys_of("lg_fedavg", keys);
+  two_layers["algorithm.layers"] = "2";
+  EXPECT_THROW(run(two_layers, *comm), ConfigError);
 }
 
 }  // namespace

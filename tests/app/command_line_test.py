@@ -270,8 +270,10 @@ class Run(AppCase):
 
     def test_what_nobody_has_of_lists_and_stragglers_is_told(self):
         config = self.ini(f"{SMALL}batch_size = 4\n")
-        told = self.run_ok("run", config, "--network.step_seconds=1,2,3,4,5,6,7", "--train.stragglers=0.5").stderr
+        told = self.run_ok("run", config, "--network.step_seconds=1,2,3,4,5,6,7",
+                           "--train.stragglers=0.5,0,0,0,0,0.1").stderr
         self.assertIn("network.step_seconds has 7 numbers for 5 clients: nobody has the last 2", told)
+        self.assertIn("train.stragglers has 6 numbers for 5 clients: nobody has the last 1", told)
         alone = ["--topology.participation=0.1", "--train.stragglers=0.5", "--train.straggler_work=none", "--force"]
         self.assertIn("train.stragglers leaves nobody out: a round has one participant, who always stays",
                       self.run_ok("run", config, *alone).stderr)
@@ -281,6 +283,30 @@ class Run(AppCase):
         self.assertIn("network.edge_cloud_mbps has 3 numbers for 2 edges: nobody has the last 1", told)
         self.assertNotIn("nobody", self.run_ok("run", config, "--network.step_seconds=1,2", "--train.stragglers=0.5",
                                                "--train.straggler_work=none", "--force").stderr)
+
+    def test_a_partition_of_other_data_is_told(self):
+        config = self.ini(f"{SMALL}batch_size = 4\n")
+        made = ["--data.name=synthetic", "--data.partition=labels", "--data.labels_per_client=1", "--data.samples_per_client=30"]
+        self.run_ok("run", config, *made, "--run.save=partition", "--run.output=parts.h5", "--data.seed=4")
+        again = ["run", config, "--data.partition=file", "--data.partition_file=parts.h5", "--data.samples_per_client=30",
+                 "--run.output=again.h5", "--force"]
+        told = "parts.h5 is of other data: [1-5] of 5 clients had other labels there"
+        self.assertNotIn("other data", self.run_ok(*again, "--data.name=synthetic", "--data.seed=4", "--run.seed=9").stderr)
+        self.assertRegex(self.run_ok(*again, "--data.name=synthetic", "--run.seed=9").stderr, told)
+        self.assertRegex(self.run_ok(*again, "--data.name=glyphs", "--data.seed=4").stderr, told)
+
+    def test_clients_without_training_samples_are_told(self):
+        with h5py.File(self.folder / "parts.h5", "w") as parts:
+            parts["train_offsets"], parts["train_samples"] = [0, 0, 3], [0, 1, 2]
+            parts["test_offsets"], parts["test_samples"] = [0, 1, 1], [3]
+        told = self.run_ok("run", self.ini(SMALL), "--data.partition=file", "--data.partition_file=parts.h5").stderr
+        self.assertIn("1 of 2 clients have no training samples", told)
+
+    def test_a_key_that_another_level_has_put_out_of_action_puts_no_other_one_in_the_wrong(self):
+        config = self.ini(f"{SMALL}[privacy]\nclip = 0.5\nnoise = 1\n")
+        done = self.run_ok("run", config, "--algorithm.name=fednova")
+        self.assertIn("'privacy.clip' = '0.5' has no effect with algorithm.name = fednova; it is left out", done.stderr)
+        self.assertIn("'privacy.noise' = '1' has no effect with privacy.clip = 0; it is left out", done.stderr)
 
     def test_a_rate_that_never_changes_is_told(self):
         run = ["run", self.ini(f"{SMALL}batch_size = 4\n"), "--force"]  # of 3 rounds
@@ -331,7 +357,11 @@ class Run(AppCase):
             with self.subTest(name):
                 done = self.run_ok("run", self.ini(SMALL), "--run.progress=none", *arguments, ranks=ranks)
                 unscored = "--data.train_fraction=1" in arguments
-                self.assertRegex(done.stderr, NOBODY_TRAINED if "empty" in name else
+                told = done.stderr
+                if from_file[1] in arguments:
+                    first, _, told = told.partition("\n")
+                    self.assertIn("1 of 3 clients have no training samples", first)
+                self.assertRegex(told, NOBODY_TRAINED if "empty" in name else
                                  r"\A.*no model was scored after round 1.*\n\Z" if unscored else r"\A\Z")
                 with h5py.File(self.folder / "config.h5") as file:
                     self.assertEqual(file.attrs["status"], b"complete")

@@ -226,6 +226,18 @@ class KillAndResume(AppCase):
             self.assertIn("; ", file.attrs["command_line"].decode())
             self.assertIn("output = elsewhere/run.h5\n", file.attrs["config"].decode())
 
+    def test_another_type_of_processor_is_told_and_kept(self):
+        self.run_ok("run", self.shared / "run.ini", "--run.rounds=2", "--run.output=type.h5")
+        checkpoint = max(self.folder.glob("type.ckpt.*.h5"))
+        with edited(checkpoint) as file:
+            here = file.attrs["processor"]
+            here = here.decode() if isinstance(here, bytes) else here
+            file.attrs["processor"] = np.bytes_(b"Abacus, model 1")
+        done = self.run_ok("resume", "type.h5", "--run.rounds=3")
+        self.assertIn(f"was made on another type of processor (Abacus, model 1, here {here})", done.stderr)
+        with h5py.File(self.folder / "type.h5") as file:
+            self.assertEqual(file.attrs["processor"].decode(), f"Abacus, model 1 + {here}")
+
     def test_a_damaged_result_file_is_made_anew(self):
         self.interrupted()
         path = self.folder / "run.h5"

@@ -19,7 +19,7 @@ bytes_up_edge_cloud bytes_down_edge_cloud bytes_up_client_cloud bytes_down_clien
 simulated_seconds wall_seconds seconds_train seconds_wait balance bytes_moved seconds_aggregate seconds_evaluate seconds_io""".split()
 EVALUATED = [name for name in METRICS if re.search("accuracy|_loss", name)
              and name not in ("train_loss", "edge_accuracy") and not name.startswith("validation_")]
-TEXTS = "fedhpc_version git_commit config command_line device started finished status data_digest".split()
+TEXTS = "fedhpc_version git_commit config command_line processor device started finished status data_digest".split()
 NUMBERS = "seed ranks block".split()
 SHAPES = {"fc1.weight": (8, 30), "fc1.bias": (8,), "fc2.weight": (10, 8), "fc2.bias": (10,)}
 PARAMETERS = sum(int(np.prod(shape)) for shape in SHAPES.values())
@@ -64,6 +64,7 @@ class ResultFile(AppCase):
                 texts = {name: file.attrs[name].decode() for name in TEXTS}
                 self.assertEqual((texts["status"], texts["device"]), ("complete", "cpu"))
                 self.assertIn("run.ini --run.output=run.h5", texts["command_line"])
+                self.assertRegex(texts["processor"], r"(family|implementer) \w+, (model|part) \w+$")
                 for name in ("started", "finished"):
                     self.assertRegex(texts[name], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
                 self.assertLessEqual(texts["started"], texts["finished"])

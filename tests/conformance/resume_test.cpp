@@ -33,9 +33,10 @@ TEST_P(EveryAlgorithmResumed, EqualsAStraightRunBitForBit) {
         std::tuple{"float32", "1", 3}, std::tuple{"float64", "1", 5},
         std::tuple{"float32", "4", 5}}) {
     if (!in_turn<bool>({true, false}, place++, *world_)) continue;
-    const Keys these = keys({{"run.dtype", dtype},
-                             {"run.eval_every", eval_every},
-                             {"train.stragglers", dtype == std::string("float64") ? "0.5" : "0"}});
+    const Keys these =
+        keys({{"run.dtype", dtype},
+              {"run.eval_every", eval_every},
+              {"train.stragglers", dtype == std::string("float64") ? "0.5,0.2" : "0"}});
     const TinyResult straight = run(these, *world_);
     const TinyResult parts = run_in_two_parts(these, stop_after, *world_, *world_);
     EXPECT_TRUE(parts.global.equal(straight.global)) << dtype << " after " << stop_after;

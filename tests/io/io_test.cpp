@@ -50,6 +50,7 @@ class IoTest : public ::testing::Test {
     RunHeader header{.config = config,
                      .command_line = "fedhpc run",
                      .seed = 3,
+                     .processor = "A, model 1",
                      .device = "cpu",
                      .hostnames = {"one", "another"}};
     return {path_,
@@ -253,6 +254,7 @@ TEST_F(IoTest, AFileGoesOnWhereAnotherEnds) {
                          {.config = "[run]\nseed = 4\n",
                           .command_line = "fedhpc resume",
                           .ranks = 5,
+                          .processor = "B + A, model 1",
                           .device = "cpu",
                           .hostnames = {"third"}},
                          {{"loss", "1", "mean loss"}, {"new", "1", "a new one"}},
@@ -276,6 +278,7 @@ TEST_F(IoTest, AFileGoesOnWhereAnotherEnds) {
         read_parameters(file, "/model/init/global")[0].values.equal(at::arange(4, at::kDouble)));
     EXPECT_EQ(h5::read_text_attribute(file, "command_line"), "fedhpc run; fedhpc resume");
     EXPECT_EQ(h5::read_integer_attribute(file, "ranks"), 5);
+    EXPECT_EQ(h5::read_text_attribute(file, "processor"), "A, model 1 + B");
     EXPECT_EQ(h5::read_vector<std::int64_t>(file, "/starts/first_round"),
               (std::vector<std::int64_t>{1, 4}));
     EXPECT_EQ(h5::read_vector<std::int64_t>(file, "/starts/ranks"),

@@ -121,6 +121,10 @@ std::vector<std::int64_t> drawn(const DrawKey& key, std::int64_t n, double fract
 
 namespace {
 
+double probability_of(const Problem& problem, std::int64_t k) {
+  return problem.stragglers[static_cast<std::size_t>(k) % problem.stragglers.size()];
+}
+
 /// Two uniforms: a client is late if the first is small, and by the second.
 std::pair<double, double> lateness(const Problem& problem, std::int64_t k, std::int64_t round) {
   Draws draws({.seed = problem.seed,
@@ -142,7 +146,7 @@ std::vector<std::int64_t> without_absent(const Problem& problem,
   std::int64_t last = clients.front();
   for (const std::int64_t k : clients) {
     const double late = lateness(problem, k, round).first;
-    if (late >= problem.stragglers) here.push_back(k);
+    if (late >= probability_of(problem, k)) here.push_back(k);
     if (late > lateness(problem, last, round).first) last = k;
   }
   if (here.empty()) here.push_back(last);
@@ -226,7 +230,7 @@ std::vector<std::vector<std::int64_t>> batches(const Problem& problem, std::int6
   std::vector<std::vector<std::int64_t>> all = all_batches(problem, k, round, pass, purpose);
   if (purpose != Purpose::Batches || problem.stragglers_away) return all;
   const auto [late, by] = lateness(problem, k, round);
-  if (late < problem.stragglers) {
+  if (late < probability_of(problem, k)) {
     all.resize(static_cast<std::size_t>(std::ceil((1 - by) * static_cast<double>(all.size()))));
   }
   return all;

@@ -40,10 +40,10 @@ struct Problem {
   std::int64_t batch_size = 0;
   std::int64_t local_steps = 0;
   std::int64_t local_epochs = 0;
-  double stragglers = 0;         ///< who is late with this probability
-  bool stragglers_away = false;  ///< does not take part, or takes some of its steps
-  double clip = 0;               ///< length of what a client sends at most; 0: any
-  double noise = 0;              ///< deviation, over it, of the noise of a sum
+  std::vector<double> stragglers{};  ///< who is late with this probability, in turn
+  bool stragglers_away = false;      ///< does not take part, or takes some of its steps
+  double clip = 0;                   ///< length of what a client sends at most; 0: any
+  double noise = 0;                  ///< deviation, over it, of the noise of a sum
   double lr = 0;
   OptimizerSettings optimizer;
   bool decay_biases = true;

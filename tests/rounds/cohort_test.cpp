@@ -83,7 +83,7 @@ TEST(Cohort, DrawsEdgesAndThenTheirClients) {
 
 TEST(Cohort, KeepsOneAtEveryEdgeOfThoseWhoStayAway) {
   TrainOptions training;
-  training.stragglers = 0.7;
+  training.stragglers = {0.7};
   training.straggler_work = StragglerWork::None;
   const Stragglers stragglers(training, 3);
   const Placement placement = placed(12, 4);

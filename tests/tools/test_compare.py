@@ -116,13 +116,15 @@ class Compare(Folder):
         self.assertEqual(self.compared(a, self.run_with("c.h5", density=np.full(40, np.nan)))[0], 0)
 
     def test_configuration_and_versions_are_shown_and_do_not_count(self):
-        a = self.run_with("a.h5", config="[algorithm]\nmu=1\n", attributes={"ranks": 1, "git_commit": "abc"})
+        a = self.run_with("a.h5", config="[algorithm]\nmu=1\n", attributes={"ranks": 1, "git_commit": "abc",
+                                                                                   "processor": "A, model 1"})
         b = self.run_with("b.h5", config="[train]\nlr=2\n", attributes={"ranks": 4, "git_commit": "abc"})
         code, out = self.compared(a, b)
         self.assertEqual(code, 0)
         self.assertRegex(out, r"algorithm\.mu +1 +\(absent\)")
         self.assertRegex(out, r"train\.lr +\(absent\) +2")
         self.assertRegex(out, r"ranks +1 +4")
+        self.assertRegex(out, r"processor +A, model 1 +\(absent\)")
         self.assertNotIn("git_commit", out)
 
     def test_clients_when_asked(self):

@@ -251,6 +251,20 @@ TEST(Losses, AreRefusedForOtherTargets) {
             message_of<ConfigError>([] { Loss({}, labels_to(2), 1).of_outputs(9); }));
   expect_in("the model has 5 outputs a sample and the data's targets ask for 4, 4 values",
             message_of<ConfigError>([] { Loss({}, numbers(), 1).of_outputs(5); }));
+  const Loss of_places = Loss({}, labels_to(2), 1).of_outputs(12);
+  for (const Shape& fits : {Shape{}, Shape{12}, Shape{4, 3}, Shape{4, 1, 3}, Shape{2, 2, 3}}) {
+    EXPECT_NO_THROW(of_places.check_shape(fits));
+  }
+  expect_in("the model gives 3 x 4 values a sample, and the loss reads 4 rows of 3: the last",
+            message_of<ConfigError>([&] {
+              of_places.check_shape({3, 4});
+            }));
+  const Loss of_label = Loss({}, {}, 12).of_outputs(12);
+  EXPECT_NO_THROW(of_label.check_shape({12, 1, 1}));
+  expect_in("the loss reads one row of 12", message_of<ConfigError>([&] {
+              of_label.check_shape({4, 3});
+            }));
+  EXPECT_NO_THROW(Loss({}, numbers(), 1).of_outputs(4).check_shape({2, 2}));
   Targets few = whole({-100, 0, 1});
   few.classes = 80;
   EXPECT_EQ(Loss({}, few, 1).outputs(), kPlaces * 80) << "more classes than places show";

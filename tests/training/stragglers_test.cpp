@@ -12,9 +12,9 @@
 namespace fedhpc {
 namespace {
 
-TrainOptions late(double share, StragglerWork work) {
+TrainOptions late(std::vector<double> shares, StragglerWork work) {
   TrainOptions options;
-  options.stragglers = share;
+  options.stragglers = std::move(shares);
   options.straggler_work = work;
   return options;
 }
@@ -27,11 +27,11 @@ TEST(StragglersTest, NobodyIsLateUnlessAskedFor) {
     EXPECT_EQ(nobody.steps(7, client, 1), 7);
     EXPECT_FALSE(nobody.is_away(client, 1));
   }
-  EXPECT_EQ(nobody.mean_part(7), 1);
+  EXPECT_EQ(nobody.mean_part(0, 7), 1);
 }
 
 TEST(StragglersTest, StepsAreThoseOfTheirDraws) {
-  const Stragglers stragglers(late(0.4, StragglerWork::Part), 11);
+  const Stragglers stragglers(late({0.4}, StragglerWork::Part), 11);
   for (std::int64_t client = 0; client < 20; ++client) {
     EXPECT_EQ(stragglers.steps(6, client, 0), 6) << "what comes before round 1 is whole";
   }
@@ -56,7 +56,7 @@ TEST(StragglersTest, AsManyAreLateAsAskedForByAnyNumberOfSteps) {
   constexpr double kShare = 0.25;
   constexpr std::int64_t kSteps = 5;
   constexpr int kTries = 20000;
-  const Stragglers stragglers(late(kShare, StragglerWork::Part), 5);
+  const Stragglers stragglers(late({kShare}, StragglerWork::Part), 5);
   std::map<std::int64_t, int> times;
   double mean = 0;
   for (int i = 0; i < kTries; ++i) {
@@ -68,15 +68,15 @@ TEST(StragglersTest, AsManyAreLateAsAskedForByAnyNumberOfSteps) {
   for (std::int64_t steps = 1; steps < kSteps; ++steps) {
     EXPECT_NEAR(times[steps], kTries * kShare / kSteps, 130) << steps;  // 4 deviations
   }
-  EXPECT_NEAR(stragglers.mean_part(kSteps), mean, 0.01);
-  EXPECT_EQ(stragglers.mean_part(1), 1) << "who takes one step takes it";
+  EXPECT_NEAR(stragglers.mean_part(0, kSteps), mean, 0.01);
+  EXPECT_EQ(stragglers.mean_part(0, 1), 1) << "who takes one step takes it";
 }
 
 TEST(StragglersTest, WhoStaysAwayDoesAllOfItsOtherRounds) {
-  const Stragglers stragglers(late(0.3, StragglerWork::None), 5);
+  const Stragglers stragglers(late({0.3}, StragglerWork::None), 5);
   EXPECT_TRUE(stragglers.stay_away());
   EXPECT_FALSE(stragglers.train_less());
-  EXPECT_DOUBLE_EQ(stragglers.mean_part(5), 0.7);
+  EXPECT_DOUBLE_EQ(stragglers.mean_part(0, 5), 0.7);
   const std::vector<std::int64_t> clients{2, 3, 5, 8, 13, 21, 34, 55, 89, 144};
   std::int64_t away = 0;
   for (std::int64_t round = 1; round <= 400; ++round) {
@@ -92,8 +92,29 @@ TEST(StragglersTest, WhoStaysAwayDoesAllOfItsOtherRounds) {
   EXPECT_NEAR(static_cast<double>(away), 0.3 * 400 * 10, 120);  // 4 deviations
 }
 
+TEST(StragglersTest, ClientsHaveNumbersOfTheirOwnInTurn) {
+  const std::vector<double> shares{0, 0.8, 0.3};
+  const Stragglers less(late(shares, StragglerWork::Part), 5);
+  const Stragglers none(late(shares, StragglerWork::None), 5);
+  ASSERT_TRUE(less.train_less() && none.stay_away());
+  EXPECT_FALSE(Stragglers(late({0, 0}, StragglerWork::Part), 5).train_less());
+  std::vector<int> times(3, 0);
+  for (std::int64_t round = 1; round <= 500; ++round) {
+    for (std::int64_t client = 0; client < 6; ++client) {
+      EXPECT_EQ(less.part(client, round) < 1, none.is_away(client, round));
+      times[client % 3] += none.is_away(client, round) ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(times[0], 0);
+  EXPECT_NEAR(times[1], 800, 51);  // 4 deviations
+  EXPECT_NEAR(times[2], 300, 58);
+  EXPECT_DOUBLE_EQ(none.mean_part(4, 5), 1 - 0.8);
+  EXPECT_DOUBLE_EQ(less.mean_part(5, 5), 1 - 0.3 * 0.4);
+  EXPECT_EQ(less.mean_part(3, 5), 1);
+}
+
 TEST(StragglersTest, OneIsAlwaysLeft) {
-  const Stragglers stragglers(late(0.95, StragglerWork::None), 5);
+  const Stragglers stragglers(late({0.95}, StragglerWork::None), 5);
   const std::vector<std::int64_t> clients{0, 1, 2};
   int alone = 0;
   for (std::int64_t round = 1; round <= 100; ++round) {
@@ -126,7 +147,7 @@ TEST(StragglersTest, TrainingEndsEarlyAndAnEvaluationDoesNot) {
   ModelOptions mlr;
   mlr.name = "mlr";
   const auto model = make_model(mlr, dataset->shape(), dataset->classes());
-  TrainOptions options = late(0.5, StragglerWork::Part);
+  TrainOptions options = late({0.5}, StragglerWork::Part);
   options.batch_size = 4;
   options.local_epochs = 2;
   const Context context{.type = at::kDouble, .seed = 4};
@@ -149,7 +170,7 @@ TEST(StragglersTest, TrainingEndsEarlyAndAnEvaluationDoesNot) {
   }
   EXPECT_GT(fewer, 4);
   // The same from a trainer without stragglers.
-  options.stragglers = 0;
+  options.stragglers = {0};
   LocalTrainer prompt(*model, shard, options, context);
   Rows adapted = Rows{initial_row(*model->layout(), 4, at::kDouble), model->layout()}.replicate(8);
   Rows expected = adapted.clone();

@@ -112,6 +112,11 @@ struct Traits {
   /// its clients' data their means over the participants alone; 0: it knows more (privacy.*).
   std::int64_t averaged_uploads = 0;
   bool sends_buffers = true;  ///< batch norm's statistics travel, but with train.buffers = local
+
+  /// averaged_uploads where privacy.* can account for it: of one cohort, without edges' own models.
+  std::int64_t private_uploads() const {
+    return tiers == Tiers::ClientCloud && cohorts_in_round == 1 ? averaged_uploads : 0;
+  }
 };
 
 /// A classifier that replaces a model's head: it maps what the head would see of n samples, [n, E]

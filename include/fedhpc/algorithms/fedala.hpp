@@ -50,7 +50,8 @@ namespace fedhpc {
 /// - A client's own model is scored as it would be received: hat_i of the new Theta, with W_i as
 ///   learned last. What participants had in hand at the round's reception, with W_i learned on it,
 ///   is the series reception_accuracy.
-/// - train_loss is that of local training alone.
+/// - train_loss is that of local training alone, whose batches are those of pass 0. The n-th pass
+///   for W has those of pass n.
 class FedALA final : public Algorithm {
  public:
   Traits traits() const override { return {.models = Models::Both, .averaged_uploads = 1}; }

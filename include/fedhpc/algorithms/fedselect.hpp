@@ -40,6 +40,8 @@ namespace fedhpc {
 /// has selected also sends its new m_k, a bit for every trainable column and one number.
 ///
 /// A client's own model is what it would start from next. The global model is scored beside it.
+/// In alternation a, from 0, of q = personal_passes the shared columns have the batches of pass
+/// a (1 + q), and the personal ones, which come first, those of the q passes behind it.
 ///
 /// Deviations: a client is averaged by algorithm.weighting (the paper's equally). The authors'
 /// program compares with the end of the last selection, not with the start of the round; takes all

@@ -28,6 +28,8 @@ namespace fedhpc {
 ///
 /// Deviation: servers average differences to the model they sent instead of models. Both give the
 /// same mean; differences are small, so rounding is too.
+///
+/// The batches of an edge round are those of the pass of its number.
 class HierFAVG final : public Algorithm {
  public:
   Traits traits() const override {

@@ -22,6 +22,11 @@ namespace fedhpc {
 /// representation and its ensemble for new clients are not here.
 class LGFedAvg final : public PartAveraging {
  public:
+  Traits traits() const override {
+    Traits traits = PartAveraging::traits();
+    traits.sends_buffers = layers_ > 1;  // no norm stands behind the classifier
+    return traits;
+  }
   void declare(OptionSet& options) override;
 
  private:

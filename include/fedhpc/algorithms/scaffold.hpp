@@ -29,8 +29,9 @@ namespace fedhpc {
 ///   S, N       topology.participation   participants of a round, all clients
 ///
 /// Means are weighed by algorithm.weighting, uniform by default, as in the paper. c is the mean of
-/// all c_i where clients weigh the same, or all take part; else about so: a ratio of sums. A client
-/// without a local step keeps its c_i.
+/// all c_i where clients weigh the same, or all take part; else about so: a ratio of sums. What a
+/// codec loses of a c_i+ - c_i stays missing in c, unless ef14 sends it later. A client without a
+/// local step keeps its c_i.
 ///
 /// Both ways two messages travel, of the model and of the control variate. Batch norm's statistics
 /// have no control variates and are averaged. Option I costs a pass over a client's samples, at x.

@@ -43,6 +43,7 @@ namespace fedhpc {
 ///   below gamma_density or (and, or each its own: gamma_schedule) gamma_rounds rounds are over.
 /// - Only drawn edges run. (There all do, and some are averaged: the same for theirs.) One whose
 ///   participants have no training samples keeps what it has received.
+/// - The batches of an edge round are those of the pass of its number.
 class SFedHP final : public Algorithm {
  public:
   SFedHP() { averaging_.weighting = Weighting::Uniform; }  // objectives (1) and (2)

@@ -92,6 +92,8 @@ class Experiment {
   /// Visits all that the next round depends on but for what lies with the clients.
   void visit_common_state(StateVisitor& state);
   void evaluate(RoundReport& report);
+  /// Warns once where ranks have made different global models. Collective.
+  void compare_ranks(std::int64_t round);
   /// Fills the edge_* metrics from the scores of the clients' edge models, [N].
   void note_edges(const std::vector<Score>& scores, RoundMetrics& metrics) const;
   /// Fills the validation_* metrics from the global model's score, if there is such a model, and
@@ -110,6 +112,7 @@ class Experiment {
   ModelRecord first_record_;
   ModelRecord initial_record_;
   ModelRecord evaluated_;
+  bool ranks_differ_ = false;  // which has been told
   std::int64_t rounds_done_ = 0;
   bool prepared_ = false;
   double seconds_waited_ = 0;              // for other ranks, until the last report

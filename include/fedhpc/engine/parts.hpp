@@ -61,6 +61,7 @@ struct Parts {
   const Context context;
   std::unique_ptr<Dataset> dataset;
   Digests digests;
+  std::string processors;  ///< the types of all ranks' processors, each once
   Partition partition;
   std::unique_ptr<Topology> topology;
   Preparation preparation = Standardize::None;  ///< of the samples
@@ -108,6 +109,7 @@ struct Parts {
   void require_same_model() const;
   /// Takes the checksum of the code, and looks at it in the same way.
   void identify_code();
+  void identify_processors();
   std::unique_ptr<Shard> own_shard(std::int64_t held_bytes) const;
   /// The mean work of each client in a round, and what its home holds of it.
   std::vector<ClientLoad> loads() const;

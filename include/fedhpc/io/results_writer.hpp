@@ -28,6 +28,8 @@ struct RunHeader {
   std::string command_line;
   std::int64_t seed = 0;
   std::int64_t ranks = 1;
+  std::string
+      processor;  ///< its type; of several ranks or starts each one once, " + " between them
   std::string device;
   std::int64_t block = 1;
   Digests digests{};

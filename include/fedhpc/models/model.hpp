@@ -34,6 +34,9 @@ class Model {
   const std::vector<LayerSummary>& layers() const { return layers_; }
   std::int64_t features() const { return graph_.input_features(); }  ///< D
   std::int64_t classes() const { return graph_.output_features(); }  ///< K
+  /// The shape of what it gives for one sample, as its file has it: of K values in all.
+  Shape output_shape() const { return layers_.empty() ? script_output_ : layers_.back().shape; }
+  void set_output_shape(Shape shape) { script_output_ = std::move(shape); }
   /// Multiplications and additions of a forward pass for one sample; backward costs about twice.
   double forward_flops() const { return graph_.forward_flops(); }
 
@@ -95,6 +98,7 @@ class Model {
   std::shared_ptr<ConvolutionTrials> convolutions_;  // of all its layers
   std::size_t head_ = 0;                             // the node
   Tensor weights_of_file_;
+  Shape script_output_;
 };
 
 /// What a model tells of a sample: values for K classes at each of some places. Most have one place,

@@ -114,7 +114,9 @@ class Block {
   Rows of_clients(const EdgeRows& models);
   std::int64_t steps_of(std::int64_t client) const;
   /// Clips changes and adds the noise of their sum, as privacy.* say.
-  void make_private_(const Rows& changes, std::int64_t channel);
+  void make_private_(const Rows& changes);
+  /// What has arrived of every client's row, in memory of its own where the server changes it.
+  Rows from_clients(const Rows& rows, const Codec& codec);
   /// Counts the steps and losses of a local training.
   void book_training(const std::vector<TrainStatistics>& trained);
   /// Tells the clock how many gradients each client has taken.

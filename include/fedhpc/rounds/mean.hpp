@@ -17,7 +17,8 @@ struct MeanServices {
   LayoutPtr layout;
   Context context;
   Stopwatch& watch;
-  RoundLog* log = nullptr;  ///< of the mean's round; null: none
+  RoundLog* log = nullptr;     ///< of the mean's round; null: none
+  bool equal_weights = false;  ///< nobody may weigh more than others: privacy.noise
 };
 
 /// A weighted sum that the round's log knows.
@@ -44,7 +45,8 @@ class Mean {
   explicit Mean(const MeanServices& services);
 
   /// Adds weights[c] * rows[c] for every client c of the rows, which stay as they are until
-  /// reduce() (see WeightedSum).
+  /// reduce() (see WeightedSum). Throws ConfigError where the weights have to be equal, or 0, and are
+  /// not.
   void add(std::span<const double> weights, const Rows& rows);
 
   /// Returns the mean over all ranks, [1, P]; zeros when the weights sum to 0. Collective; call it
@@ -56,6 +58,7 @@ class Mean {
  private:
   MeanServices services_;
   LoggedSum sum_;
+  double weight_ = 0;  // of those so far, where it has to be that of all
 };
 
 /// Takes a weighted mean of each column over the clients that have sent it.

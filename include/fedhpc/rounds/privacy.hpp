@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <span>
 #include <vector>
 
 #include "fedhpc/core/metric.hpp"
@@ -31,13 +33,21 @@ struct PrivacyOptions {
 /// row of one participant, so that any mean of the rows has it.
 class Privacy {
  public:
-  Privacy(const PrivacyOptions& options, std::uint64_t seed) : options_(options), seed_(seed) {}
+  /// `uploads`: Traits::averaged_uploads.
+  Privacy(const PrivacyOptions& options, std::uint64_t seed, std::int64_t uploads)
+      : options_(options), seed_(seed), uploads_(uploads) {}
 
   bool has_noise() const { return options_.noise > 0; }
-  /// Shortens rows [C, P] to S; returns for each 1 where it was longer, else 0: [C].
+  /// Throws ConfigError where a participant has sent so many changes in a round, and fewer are
+  /// accounted for, or none.
+  void check_uploads(std::int64_t count) const;
+  /// Shortens rows [C, P] to S; returns for each 1 where it was longer, else 0: [C]. A row whose length is no number
+  /// becomes 0: of all that a client may send, only what has a length has a bound.
   std::vector<double> clip_(const Rows& rows) const;
-  /// Adds the noise of a sum to `row` [1, P]. `channel`: the number of the payload in the round.
-  void add_noise_(const Rows& row, std::int64_t round, std::int64_t channel) const;
+  /// Adds the noise of a sum to `row` [1, P]: that of payload `number` of pass `pass` through the
+  /// participants of a round, both from 0.
+  void add_noise_(const Rows& row, std::int64_t round, std::int64_t pass,
+                  std::int64_t number) const;
 
   /// What a run notes: the share of rows that were shortened, and with noise epsilon so far.
   static constexpr const char* kClipped = "clipped";
@@ -47,6 +57,24 @@ class Privacy {
  private:
   PrivacyOptions options_;
   std::uint64_t seed_;
+  std::int64_t uploads_;
+};
+
+/// Counts the changes that this rank's participants send in a round.
+class SentChanges {
+ public:
+  /// Another pass through the participants begins.
+  void begin_pass();
+  /// Each of these clients sends one more. Returns the most that one of them has sent in the round.
+  std::int64_t add(std::span<const std::int64_t> clients);
+  /// The most that a client has sent in the round.
+  std::int64_t most() const;
+  /// What a client has sent in this pass.
+  std::int64_t of(std::int64_t client) const { return in_pass_.at(client); }
+
+ private:
+  std::map<std::int64_t, std::int64_t> in_pass_;  // by client
+  std::int64_t before_ = 0;
 };
 
 }  // namespace fedhpc

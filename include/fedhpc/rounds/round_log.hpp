@@ -41,6 +41,10 @@ class RoundLog {
   bool leaves(std::size_t left);
   void add_done(std::span<const std::int64_t> clients);
   void end_pass();
+  /// The number of the pass in hand, from 0.
+  std::int64_t pass() const { return passes_; }
+  /// Whether an earlier process has done a part of the round.
+  bool goes_on() const { return goes_on_; }
 
   /// Registers a mean and returns its place.
   std::size_t open(const std::shared_ptr<SumContents>& contents);
@@ -68,6 +72,7 @@ class RoundLog {
   const LeavingRules* rules_;
   std::unique_ptr<PartialRound> from_;  // null once all of it has been skipped
   Rest rest_;
+  bool goes_on_ = false;
   bool left_ = false;
   std::int64_t passes_ = 0;
   std::vector<std::int64_t> done_;

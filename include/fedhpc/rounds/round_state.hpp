@@ -72,6 +72,7 @@ class RoundState {
   /// One entry per client of this rank and local training, or pass of each_batch().
   std::vector<TrainStatistics> statistics;
   RoundNotes notes;
+  SentChanges sent;
   RoundLog log;
 
   /// The participants trained on this rank: its own, then guests.
@@ -88,6 +89,9 @@ class RoundState {
   double weight_of(std::int64_t client, Weighting weighting) const;
   /// The participant in whose row the noise of a sum stands: the first one that has samples.
   std::optional<std::int64_t> noise_bearer() const;
+  /// Throws ConfigError where participants of this rank have sent no change and privacy.* count on
+  /// one; to be called when the method is done.
+  void check_private() const;
   /// For a mean of rows of `layout`; null: the model's.
   MeanServices mean_services(const LayoutPtr& layout = nullptr);
 

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "fedhpc/codecs/codec.hpp"
@@ -45,7 +47,8 @@ class Wire {
   /// Returns what `codec` leaves of each client's row in its local step `step`. Nothing travels.
   Rows compressed(const Rows& rows, std::span<const std::int64_t> clients, const Codec& codec,
                   std::int64_t step) const;
-  /// Returns what arrives of each client's row. Books one payload per client.
+  /// Returns what arrives of each client's row. Books one payload per client. Throws ConfigError
+  /// for a second one on a channel in an edge round where the codec has error feedback.
   Rows from_clients(const Rows& rows, std::span<const std::int64_t> clients, const Codec& codec);
   /// The same of models that a server sends in its usual way, algorithm.downlink_codec; `channel`
   /// as of a codec. Books the model and `beside` more bytes.
@@ -86,6 +89,8 @@ class Wire {
   /// What the server reads of rows with this feedback; `kept` is what it leaves at the ends.
   Received with_feedback(const Rows& rows, Rows& kept, const Codec& codec,
                          std::span<const std::int64_t> ends) const;
+  /// Notes that these clients send on a channel now.
+  void claim_channel(std::span<const std::int64_t> clients, std::int64_t channel);
   Rows booked_at_clients(Received arrival, std::span<const std::int64_t> clients,
                          std::int64_t beside);
 
@@ -96,6 +101,8 @@ class Wire {
   LinkDraws draws_;
   LinkMemory* memory_;
   RoundClock clock_;
+  /// The edge round in which a client has last sent something on a channel with error feedback.
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> sent_;
 };
 
 }  // namespace fedhpc

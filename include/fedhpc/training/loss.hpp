@@ -35,6 +35,9 @@ class Loss {
   /// The same for a model with so many outputs: a sequence's places may have more classes than
   /// their labels show. Throws ConfigError where they do not fit.
   Loss of_outputs(std::int64_t outputs) const;
+  /// Throws ConfigError where outputs of this shape for a sample do not end in the classes at each
+  /// place, but for dimensions of length 1; empty: they are in a row.
+  void check_shape(const Shape& outputs) const;
 
   LossKind kind() const { return kind_; }
   Outputs outputs() const;  ///< V in all, at least

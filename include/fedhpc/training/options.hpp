@@ -50,8 +50,8 @@ struct TrainOptions {
   LossOptions loss = {};
   BufferPlace buffers = BufferPlace::Average;
   bool decay_biases = true;
-  double clip_norm = 0;   ///< 0: gradients of any length
-  double stragglers = 0;  ///< the share of participants that are late
+  double clip_norm = 0;               ///< 0: gradients of any length
+  std::vector<double> stragglers{0};  ///< probability of being late, of client i number i mod n
   StragglerWork straggler_work = StragglerWork::Part;
   std::int64_t block = 0;                 ///< clients trained together; 0: by the size of caches
   Precision precision = Precision::Fp32;  ///< of products and convolutions of float32
@@ -68,6 +68,7 @@ struct TrainOptions {
   void refuse_lost_rates(const OptionSet& options, std::int64_t rounds, DType dtype,
                          const std::string& because) const;
 
+  bool has_stragglers() const;
   /// Throws ConfigError where late participants could not train less than others: they take `steps`
   /// local steps at most.
   void refuse_idle_stragglers(const OptionSet& options, std::int64_t steps) const;

@@ -24,7 +24,7 @@ from .result_file import ResultError, is_of_the_machine, open_run
 from .results import DIGESTS, read_run
 from .tables import as_text
 
-VERSIONS = ("fedhpc_version", "git_commit", "device", "ranks", "block", *DIGESTS)
+VERSIONS = ("fedhpc_version", "git_commit", "processor", "device", "ranks", "block", *DIGESTS)
 ROUNDING = {"float32": 1e-5, "float64": 1e-9}  # what other blocks or ranks may change, docs/semantics.md, section 5
 SLAB_BYTES = 32 << 20  # of a data set in memory
 

@@ -38,7 +38,7 @@ class Record:
     spread: float  # sample standard deviation over seeds, None below two
     seeds: tuple  # of int
     config: str  # with its overrides
-    version: str  # of the program, the commit, the device
+    version: str  # of the program, the commit, the type of CPU or the device
     rounds: int  # that the runs have reached
     protocol_rounds: int
     state: str
@@ -90,7 +90,7 @@ def _of_row(work, row, bits_of):
     names = tuple(bits_of(job.output) if _device(run) == "cpu" else NO_BITS for job, run in finished)
     names = names if set(names) != {NO_BITS} else ()
     return Record(row.table, row.run_name, row.measured, row.paper, row.spread, mean, spread, seeds, config,
-                  _version([run for _, run in finished]), rounds, protocol, state, names,
+                  version_of([run for _, run in finished]), rounds, protocol, state, names,
                   _core_hours([run for _, run in finished]))
 
 
@@ -118,11 +118,15 @@ def _device(run):
     return run.attributes.get("device", "cpu")
 
 
-def _version(runs):
-    """Version and commit of the program behind the runs, and where it was no CPU its device, each once."""
+def version_of(runs):
+    """Version and commit of the program behind the runs, and the type of CPU or the device it ran on, each once."""
     names = ("fedhpc_version", "git_commit")
-    known = [(" ".join(str(run.attributes[name]) for name in names if name in run.attributes), _device(run)) for run in runs]
-    told = [name + (f" on {device}" if device != "cpu" else "") for name, device in known if name]
+    told = []
+    for run in runs:
+        program = " ".join(str(run.attributes[name]) for name in names if name in run.attributes)
+        place = _device(run) if _device(run) != "cpu" else run.attributes.get("processor")
+        if program:
+            told.append(program + (f" on {place}" if place else ""))
     return " + ".join(dict.fromkeys(told)) or UNKNOWN
 
 

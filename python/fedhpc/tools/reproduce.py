@@ -165,7 +165,7 @@ def of_one_paper(options, arguments):
 
 def run_again(options, rows, selected, arguments):
     """Runs those selected rows anew whose bits are recorded, and compares these; 1 if a run has others or none."""
-    recorded = {(record.row, record.rounds, seed): name
+    recorded = {(record.row, record.rounds, seed): (name, record.version)
                 for record in paper_record.read(ROOT / "results" / "papers" / f"{options.paper}.csv")
                 for seed, name in zip(record.seeds, record.bits) if name != paper_record.NO_BITS}
     options.output_dir = options.output_dir / "again"
@@ -179,12 +179,15 @@ def run_again(options, rows, selected, arguments):
         raise PaperError("--again: of no selected row the bits are recorded with these rounds and seeds")
     work = run_rows(options, rows, selected, arguments, known)
     same = True
-    for key, then in known.items():
+    for key, (then, version) in known.items():
         job = work.jobs[key]
-        kind = work.states[job.name].kind
-        now = bits.of_run(job.output) if kind == "finished" else kind
+        state = work.states[job.name]
+        finished = state.kind == "finished"
+        now = bits.of_run(job.output) if finished else state.kind
         same &= now == then
-        print(f"{job.name}: " + ("the recorded bits" if now == then else f"recorded {then}, now {now}"))
+        here = f" by {paper_record.version_of([state.run])}" if finished else ""
+        print(f"{job.name}: " + ("the recorded bits" if now == then else
+                                 f"recorded {then} by {version}, now {now}{here}"))
     return launch.INTERRUPTED if work.stopped() else 0 if same else 1
 
 
