@@ -308,6 +308,18 @@ class Summarize(Folder):
                          "to target: rounds,up")
         self.assertIn(r"to target: rounds & up", out)
 
+    def test_a_cost_of_fewer_seeds_is_not_the_best(self):
+        rising = np.linspace(0.025, 1.0, 40)
+        for mu, levels in ((1, (5.0, 0.5, 0.5)), (2, (1.0, 1.0, 1.0)), (3, (0.5, 0.5, 0.5))):
+            self.seeds(levels, f"m{mu}_", mu=mu)
+        arguments = (self.folder, "--target", "79%", "--columns", "to target: rounds", "--format", "latex")
+        _, out, _ = call(summarize, *arguments)
+        self.assertEqual([line for line in out.splitlines() if line.endswith(r"\\")][1:],
+                         [r"7.0 (1 of 3) \\", r"\textbf{32.0} \\", r"- \\"])
+        slow = self.folder / "m2_3.h5"
+        write_run(slow, config=config(3, mu=2), global_accuracy=0.5 * rising)
+        self.assertIn(r"\textbf{32.0 (2 of 3)}", call(summarize, *arguments)[1])
+
     def test_what_diverged_is_not_the_best(self):
         self.seeds((0.7,), "a", mu=1)
         write_run(self.folder / "b.h5", config=config(1, mu=2), status="diverged", global_accuracy=np.full(40, 0.9))

@@ -11,7 +11,8 @@ loss is its smallest value. --select validation: the best of a run is its metric
 on the validation samples was best. --target: rounds, bytes of all links, simulated and wall seconds until the metric first
 was that good, over the seeds that came so far. --labels names the lines in the order in which they stand. --columns
 picks columns, and their order, by their headers without units. In LaTeX the best line of best, last and cost to target
-is bold, or several that read the same; lines with a run that diverged do not compete. Bytes up and down are those of all links and rounds.
+is bold, or several that read the same; lines with a run that diverged do not compete, nor those of which a smaller
+share of the seeds has come to the target. Bytes up and down are those of all links and rounds.
 
 --scaling: seconds of a round (the median over rounds but the first, evaluation included) against ranks.
 Strong: the same configuration on other numbers of ranks; weak: data.clients (and topology.edges) grow with the
@@ -115,10 +116,12 @@ def columns_for_people(groups, labels, metric, target, by):
 
 def best_marked(column, samples, least, compete):
     """The column [header, cell, ...] with a mark at the best mean of those that compete, and at means that read the
-    same."""
-    known = {line: sample.mean for line, sample in enumerate(samples) if sample.mean is not None and compete[line]}
-    if len(samples) < 2 or not known:
+    same; of lines of which the largest share of the runs has a value, as a cost of few runs is that of the fast ones."""
+    shares = {line: len(sample.values) / sample.runs for line, sample in enumerate(samples) if compete[line]}
+    most = max(shares.values(), default=0)
+    if len(samples) < 2 or not most:
         return column
+    known = {line: samples[line].mean for line, share in shares.items() if share == most}
     header, *cells = column
     figures = [re.match(r"\S+", cell)[0] for cell in cells]
     best = figures[(min if least else max)(known, key=known.get)]
