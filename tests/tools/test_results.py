@@ -33,6 +33,19 @@ class Results(Folder):
         self.assertEqual(run.pick("global_accuracy", "best"), falling[9])
         self.assertEqual(run.pick("global_accuracy", "last"), falling[39])
 
+    def test_a_loss_that_is_none_any_more_is_the_last(self):
+        """Of rounds that were evaluated; accuracies stay numbers, and what was never a loss is none."""
+        t = np.arange(1, 41)
+        loss, nothing = np.where(t == 10, 6e20, np.nan), np.full(40, np.nan)
+        path = write_run(self.folder / "run.h5", status="diverged", global_loss=loss, personal_loss=nothing,
+                         train_loss=np.where(t == 1, 1e31, np.nan))
+        run = results.load(add_clients(path, np.zeros((3, 2)), [10, 20, 30]))
+        self.assertTrue(np.isnan(run.pick("global_loss")) and np.isnan(run.pick("train_loss")))
+        self.assertEqual((run.pick("global_loss", "least"), run.pick("train_loss", "least")), (6e20, 1e31))
+        self.assertEqual(list(run.evaluated("global_loss").index), [10, 20, 30])
+        self.assertTrue(run.evaluated("personal_loss").empty)
+        self.assertAlmostEqual(run.pick("global_accuracy"), 0.9 - 0.5 / 40)
+
     def test_large_configuration_is_a_data_set(self):
         config = "[data]\nname=csv\n" + "".join(f"key{i}=value\n" for i in range(6000))
         run = results.load(write_run(self.folder / "run.h5", config=config))

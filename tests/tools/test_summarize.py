@@ -12,7 +12,7 @@ import unittest
 
 import h5py
 import numpy as np
-from tool_support import Folder, call, write_run
+from tool_support import Folder, add_clients, call, write_run
 
 from fedhpc.tools import labels, results, scaling, summarize, tables
 from fedhpc.tools.statistics_of_seeds import best_and_last, first_at, to_target
@@ -326,6 +326,11 @@ class Summarize(Folder):
         _, out, _ = call(summarize, self.folder, "--columns", "status,best,last", "--format", "latex")
         self.assertIn(r"complete & \textbf{70.00} & \textbf{70.00} \\", out)
         self.assertIn(r"diverged & 90.00 & 90.00 \\", out)
+
+    def test_a_diverged_loss_is_not_the_last_number_it_had(self):
+        path = write_run(self.folder / "a.h5", status="diverged", global_loss=np.where(np.arange(40) == 9, 6e20, np.nan))
+        line, = self.table(add_clients(path, np.zeros((4, 2)), [10, 20, 30, 40]), "--metric", "global_loss")
+        self.assertEqual((line["best_mean"], line["last_mean"]), ("6e+20", ""))
 
     def test_columns_and_labels_that_do_not_fit(self):
         self.seeds((0.5, 0.6), "a", name="fed_avg", mu=1)

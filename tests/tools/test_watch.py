@@ -14,7 +14,7 @@ import unittest
 import unittest.mock
 
 import numpy as np
-from tool_support import TOOLS, Folder, Writer, call, write_run
+from tool_support import TOOLS, Folder, Writer, add_clients, call, write_run
 
 from fedhpc.tools import follower, results, text_chart, watch
 
@@ -147,6 +147,12 @@ class Watch(Folder):
         writer.tell("kill")
         os.utime(path, (time.time() - 90, time.time() - 90))
         self.assertRegex(call(watch, path, "--once")[1], "running or killed, silent for 01:[23]")
+
+    def test_a_diverged_loss_is_not_the_last_number_it_had(self):
+        loss = np.where(np.arange(1, 41) == 10, 6.351e20, np.nan)
+        path = write_run(self.folder / "run.h5", status="diverged", global_loss=loss)
+        add_clients(path, np.zeros((4, 2)), [10, 20, 30, 40])
+        self.assertRegex(call(watch, path, "--once")[1], r"test loss +nan last +6.351e\+20 best \(round 10\)")
 
     def test_a_terminal_is_drawn_anew(self):
         run = write_run(self.folder / "run.h5")

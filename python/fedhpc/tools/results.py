@@ -29,6 +29,8 @@ SILENT_ROUNDS = 10  # a run that has written nothing for so many median rounds m
 SILENT_SECONDS = 2.0  # and for at least this long: clocks of file systems are coarse
 RUNNING, SILENT = "running", "running or killed"
 DIVERGED = "diverged"
+# Series of the test and validation samples that are no number any more where a run diverges; an accuracy stays one.
+LOSSES = re.compile("(validation_)?(global|personal)_(loss|perplexity|rmse)|edge_rmse")
 ENDED = ("complete", DIVERGED)  # nothing is left to do; the second one at a loss that is no loss any more
 
 
@@ -44,6 +46,7 @@ class Run:
     meanings: dict = field(default_factory=dict)  # metric -> what it is, in words
     silence: float = 0.0  # [s] from the last write to the moment of reading
     starts: dict = field(default_factory=dict)  # first round -> ranks, of every start; empty of old files
+    tested: tuple = ()  # the rounds after which the models were evaluated; empty of old files
 
     @property
     def status(self):
@@ -52,10 +55,17 @@ class Run:
         return status_of(self.attributes.get("status", "unknown"), wall, self.silence)
 
     def evaluated(self, metric):
-        """The metric where it was evaluated: a Series indexed by round, empty if it never was."""
+        """The metric where it was evaluated: a Series indexed by round, empty if it never was. A loss is NaN in it where
+        it was evaluated and is no number any more."""
         if metric not in self.rounds:
             return pd.Series(dtype=float, name=metric)
-        return self.rounds[metric].dropna()
+        values = self.rounds[metric]
+        here = values.notna()
+        if here.any() and LOSSES.fullmatch(metric):
+            here |= values.index.isin(self.tested)
+        elif metric == "train_loss" and self.status == DIVERGED:
+            here[:] = here.any()
+        return values[here]
 
     def pick(self, metric, rule="last", by=None):
         """The metric in the round where `by` [itself] was last evaluated (`last`), largest (`best`) or smallest
@@ -196,7 +206,8 @@ def read_run(file, path):
     with reading(path):
         starts = dict(zip(*(file["starts"][name][()].tolist() for name in ("first_round", "ranks")))
                       if "starts" in file else ())
-    return Run(Path(path), attributes, parse_config(config), rounds, units, meanings, silence, starts)
+        tested = tuple(np.ravel(file["clients/evaluated_rounds"])) if "clients/evaluated_rounds" in file else ()
+    return Run(Path(path), attributes, parse_config(config), rounds, units, meanings, silence, starts, tested)
 
 
 def load_graph(path, timeout=PROBE_SECONDS):

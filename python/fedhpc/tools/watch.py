@@ -35,8 +35,8 @@ F1S = ("global_f1", "personal_f1")
 LOSSES = ("global_rmse", "personal_rmse", "train_loss", "global_loss", "personal_loss", "global_perplexity")
 
 
-def last_finite(run, metric):
-    """The last evaluated value; None without one."""
+def last_value(run, metric):
+    """The last evaluated value, NaN too; None without one."""
     values = run.evaluated(metric)
     return None if values.empty else float(values.iloc[-1])
 
@@ -95,10 +95,10 @@ def round_text(run):
 def plain_line(run):
     """One line for a log."""
     parts = [round_text(run)]
-    loss = last_finite(run, "train_loss")
+    loss = last_value(run, "train_loss")
     parts += [f"loss {loss:.4f}"] if loss is not None else []
     for metric in (*ACCURACIES[:2], *LOSSES[:2]):
-        value = last_finite(run, metric)
+        value = last_value(run, metric)
         parts += [f"{metric.replace('_', ' ')} {value_text(metric, value)}"] if value is not None else []
     parts += [traffic_text(run).split(" (")[0], pace_text(run), "" if run.status == RUNNING else run.status]
     return "  ".join(part for part in parts if part)
