@@ -69,6 +69,7 @@ class AtWork(ArrayCase):
             said = self.sweep("--submit")
             self.assertIn("submitted job 42: 4 of 6 runs", said)
             self.assertIn("sweep: 2 runs are at work and left out: rounds20_seed1, rounds5_seed2\n", self.warned)
+            self.assertEqual(self.sweep("--report").count("at work"), 2)
             self.assertEqual(directives((self.folder / "submitted.sbatch").read_text())["array"], "0,2,4-5")
             for number in (0, 2, 4, 5):
                 self.task(number)

@@ -176,7 +176,7 @@ class Halving(Case):
     def test_failed_and_diverged_trials_are_cut_and_named(self):
         said = self.run_sweep(HALVING + "train.lr = 4, 5, 0.1, 0.2, 0.3, 0.4\neta = 3\n", code=1)
         self.assertEqual(self.rows(said), {
-            "4": ("1", "1", "failed: fail on purpose"), "5": ("2", "3", "diverged in round 2"), "0.1": ("1", "1", "cut"),
+            "4": ("1", "1", "failed: fail on purpose"), "5": ("2", "3", "diverged, at its end after round 2"), "0.1": ("1", "1", "cut"),
             "0.2": ("1", "1", "cut"), "0.3": ("1", "1", "cut"), "0.4": ("3", "9", "best")})
         self.assertIn("1 of 6 runs failed: lr4_seed1", said)
         # A trial that has failed is not tried again, and changes nothing.

@@ -3,6 +3,7 @@
 import shlex
 
 from .paper_table import aligned, figure_text
+from .reproduction import is_written
 from .results import DIVERGED
 from .sweep_rungs import kept, standing
 from .sweep_runs import ranked, result_of
@@ -57,9 +58,10 @@ def _cell(metric, mean, spread):
 def _note(sweep, point, rung, rungs):
     """Why a point is not complete, or what has become of it on the last rung it came to."""
     states = [rung.states[job.name] for job in point.jobs]
-    kinds = [state.kind + (BEFORE_DETAIL.get(state.kind, ": ") + state.detail if state.detail else "")
-             for state in states if state.kind != "finished"]
-    kinds += [f"diverged in round {len(state.run.rounds)}" for state in states
+    kinds = ["at work" if is_written(job.output) else
+             state.kind + (BEFORE_DETAIL.get(state.kind, ": ") + state.detail if state.detail else "")
+             for job, state in zip(point.jobs, states) if state.kind != "finished"]
+    kinds += [f"diverged, at its end after round {len(state.run.rounds)}" for state in states
               if state.kind == "finished" and state.run.status == DIVERGED]
     if kinds:
         return "; ".join(dict.fromkeys(kinds)).replace("|", "/")
