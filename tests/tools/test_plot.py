@@ -91,8 +91,6 @@ class Plot(Folder):
         np.testing.assert_array_equal(plot.horizontal(loaded[0], "rounds")[0], np.arange(1.0, 41.0))
         np.testing.assert_array_equal(plot.horizontal(loaded[0], "bytes")[0][[0, 39]], [100.0, 4000.0])
         self.assertEqual(plot.horizontal(loaded[0], "wall")[0][39], 20.0)
-        mask = plot.evaluated_rounds(loaded[0], "train_loss")
-        self.assertEqual(mask.sum(), 40)  # personal accuracy is there in every round
 
     def test_labels(self):
         runs = [write_run(self.folder / f"{n}.h5", personal_accuracy_weighted=np.full(40, n / 10)) for n in (8, 9)]
@@ -153,18 +151,20 @@ class Plot(Folder):
             self.assertIn("network.client_cloud_mbps", error)
         self.assertFalse((self.folder / "good.png").exists())
 
-    def test_training_loss_only_at_evaluated_rounds(self):
-        run = results.load(write_run(self.folder / "run.h5"))
-        self.assertEqual(list(np.flatnonzero(plot.evaluated_rounds(run, "train_loss")) + 1), [10, 20, 30, 40])
-
-    def test_a_metric_that_is_named_is_drawn_in_every_round(self):
-        figure = matplotlib.figure.Figure()
+    def test_every_recorded_round_is_drawn(self):
         runs = [results.load(write_run(self.folder / "run.h5"))]
-        plot.fill(figure, runs, self.fail, ["train_loss"])
-        self.assertEqual(len(figure.axes[0].lines[0].get_xdata()), 40)
-        figure = matplotlib.figure.Figure()
-        plot.fill(figure, runs, self.fail, panels=["loss"])
-        self.assertEqual([len(line.get_xdata()) for line in figure.axes[0].lines], [4, 4])
+        for arguments, points in (({"metrics": ["train_loss"]}, [40]), ({"panels": ["loss"]}, [4, 40])):
+            figure = matplotlib.figure.Figure()
+            plot.fill(figure, runs, self.fail, **arguments)
+            self.assertEqual([len(line.get_xdata()) for line in figure.axes[0].lines], points)
+
+    def test_a_run_without_the_metric_is_told_of_and_in_no_legend(self):
+        runs = [write_run(self.folder / f"{n}.h5", bytes_up_client_cloud=np.full(40, n or np.nan)) for n in range(3)]
+        long = ",".join(f"{n} with a name that has no room within a panel" for n in range(3))
+        with unittest.mock.patch.object(plot, "draw_shared_legend") as shared:
+            code, _, error = self.call(*runs, "--labels", long, "--metric", "bytes_up_client_cloud")
+        self.assertEqual((code, error), (0, f"plot: left out: {runs[0]}: no bytes_up_client_cloud\n"))
+        self.assertEqual([*shared.call_args.args[1]], [1, 2])
 
     def test_seeds_are_a_mean_in_a_band(self):
         runs = [results.load(write_run(self.folder / f"{n}_{seed}.h5", global_accuracy=np.full(40, level),
@@ -254,9 +254,25 @@ class Plot(Folder):
         plot.fill(figure, [results.load(run) for run in runs], self.fail, ["global_loss"])
         low, high = figure.axes[0].get_ylim()
         self.assertTrue(0 < low < 0.03 and 0.1 < high < 0.2, (low, high))
+        self.assertEqual(figure.axes[0].get_title(), "what has diverged goes beyond the panel")
         alone = matplotlib.figure.Figure()
         plot.fill(alone, [results.load(runs[1])], self.fail, ["global_loss"])
         self.assertGreater(alone.axes[0].get_ylim()[1], 1e19)
+
+    def test_accuracies_of_a_diverged_run_stay_in_the_panel(self):
+        runs = [write_run(self.folder / f"{name}.h5", status=status, global_accuracy=np.full(40, level))
+                for name, status, level in (("good", "complete", 0.9), ("bad", "diverged", 0.1))]
+        figure = matplotlib.figure.Figure()
+        plot.fill(figure, [results.load(run) for run in runs], self.fail, ["global_accuracy"])
+        low, high = figure.axes[0].get_ylim()
+        self.assertTrue(low < 10 and 90 < high, (low, high))
+
+    def test_a_diverged_seed_makes_no_band_of_losses(self):
+        runs = [results.load(write_run(self.folder / f"{seed}.h5", status=status, config=f"[run]\nseed={seed}\n"))
+                for seed, status in ((1, "complete"), (2, "diverged"))]
+        figure = matplotlib.figure.Figure()
+        plot.fill(figure, runs, self.fail, seeds="band")
+        self.assertEqual([(len(axes.lines), len(axes.collections)) for axes in figure.axes], [(1, 1), (2, 0)])
 
     def test_two_keys_of_one_name_are_told_apart(self):
         def runs(*seeds):

@@ -133,5 +133,5 @@ def load_accuracy(path, quantiles, most=MOST_EVALUATIONS, timeout=PROBE_SECONDS)
             if len(row):
                 values[:, place] = np.quantile(row, quantiles)
     if not len(row):
-        raise ResultError(f"{path}: no client has test samples (data.split=official); plot global_accuracy")
+        raise ResultError(f"{path}: no client has test samples of its own; leave out --panel clients")
     return AccuracyOverRounds(rounds[chosen], tuple(quantiles), values, np.sort(row))

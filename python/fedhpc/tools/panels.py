@@ -154,14 +154,3 @@ def are_quantiles(metrics):
 def recorded_rounds(run, metric):
     """Mask [T]: the round has a value of the metric."""
     return run.rounds[metric].notna().to_numpy() if metric in run.rounds else np.zeros(len(run.rounds), dtype=bool)
-
-
-def evaluated_rounds(run, metric):
-    """Mask [T]: the metric is finite and, for metrics of every round, the round was an evaluated one."""
-    here = recorded_rounds(run, metric)
-    if metric not in OF_EVERY_RUN:
-        return here
-    tests = [name for name in run.rounds if name.endswith(("_accuracy", "_rmse")) or
-             name in ("global_loss", "personal_loss")]
-    evaluated = run.rounds[tests].notna().any(axis=1).to_numpy()
-    return here & evaluated if evaluated.any() else here

@@ -12,13 +12,13 @@ those that the cloud sends and receives, whatever edges and their clients exchan
 has sent, the mean over all clients, with what it has told of itself for a similarity graph; seconds:
 simulated_seconds (a run with network.* keys); wall: this machine's time, evaluation included. --log: on a
 logarithmic axis. --seeds band: runs that differ in their seeds only are one curve, their mean, in a band of one
-sample standard deviation up and down, over the rounds that all of them have.
+sample standard deviation up and down, over the rounds that all of them have; of losses without the band where a seed has
+diverged.
 
-Only evaluated rounds are drawn, of --metric and of an algorithm's own series all recorded ones. Several runs share the
-figure, with a legend of --labels, one per curve, or of the settings in which they differ, each run's own. The ending of
---output says whether pixels or vectors are drawn. An earlier figure there gets the name FIGURE.old1.png, or the next number;
---force replaces it. Prints a line per run and the path written. Exit code 2: a file
-is missing or is no result file, or nothing can be drawn as asked.
+A series is drawn in all rounds that have a value of it. Several runs share the figure, with a legend of --labels, one
+per curve, or of the settings in which they differ, each run's own. The ending of --output says whether pixels or vectors
+are drawn. An earlier figure there gets the name FIGURE.old1.png, or the next number; --force replaces it. Prints a line
+per run and the path written. Exit code 2: a file is missing or is no result file, or nothing can be drawn as asked.
 
 Methods with personal models beside such without: --metric personal_accuracy_weighted,train_loss (without,
 the first is the global model's accuracy on all clients' test samples).
@@ -37,7 +37,7 @@ from matplotlib.lines import Line2D
 from .axes import AXES, horizontal, unit_prefix
 from .client_panels import clients_painters, labels_painters
 from .labels import SEEDS, groups_of_seeds, labels_of, listed, title_of
-from .panels import are_quantiles, default_panels, evaluated_rounds, name_of, own_panels, panels_of, recorded_rounds
+from .panels import are_quantiles, default_panels, evaluated_by_any, name_of, own_panels, panels_of, recorded_rounds
 from .results import DIVERGED, ENDED, ResultError, load_all, tells
 from .style import (
     COLOURS, MARKERS_UP_TO, STYLES, PlotError, add_force, legend, marker_of, number_log_axis, small_title, tidy, write_figure,
@@ -62,14 +62,14 @@ def has_diverged(group):
     return any(run.status == DIVERGED for run in group)
 
 
-def curve_of(group, metric, against, rounds_of=evaluated_rounds):
-    """(x, y, standard deviation or None, axis label): of one run the rounds of `rounds_of`, of several those of all."""
+def curve_of(group, metric, against):
+    """(x, y, standard deviation or None, axis label): of one run the recorded rounds, of several those of all."""
     if len(group) == 1:
         run = group[0]
         x, label = horizontal(run, against)
-        keep = rounds_of(run, metric)
+        keep = recorded_rounds(run, metric)
         return x[keep], run.rounds[metric].to_numpy()[keep] if keep.any() else x[keep], None, label
-    shared = set.intersection(*(set(run.rounds.index[rounds_of(run, metric)]) for run in group))
+    shared = set.intersection(*(set(run.rounds.index[recorded_rounds(run, metric)]) for run in group))
     rounds = np.array(sorted(shared), dtype=int)
     axes = [horizontal(run, against) for run in group]
     values = np.array([run.rounds[metric].to_numpy()[rounds - 1] if len(rounds) else [] for run in group])
@@ -77,7 +77,7 @@ def curve_of(group, metric, against, rounds_of=evaluated_rounds):
     return x, values.mean(axis=0), values.std(axis=0, ddof=1), axes[0][1]
 
 
-def draw_panel(axes, groups, labels, metrics, against, vertical, scale, rounds_of=evaluated_rounds):
+def draw_panel(axes, groups, labels, metrics, against, vertical, scale):
     """Draws every metric of every group of runs that has it: colour = group (a single one: metric), dash = metric.
 
     Percentiles of one quantity are drawn as a line, the median, in a band from the 10th to the 90th.
@@ -87,7 +87,7 @@ def draw_panel(axes, groups, labels, metrics, against, vertical, scale, rounds_o
     curves, largest, label = [], 0.0, ""
     for index, group in enumerate(groups):
         for style, metric in enumerate(metrics):
-            x, y, spread, label = curve_of(group, metric, against, rounds_of)
+            x, y, spread, label = curve_of(group, metric, against)
             if len(x):
                 curves.append((index, style, x, factor * y, None if spread is None else factor * spread))
                 largest = max(largest, x.max())
@@ -103,14 +103,15 @@ def draw_panel(axes, groups, labels, metrics, against, vertical, scale, rounds_o
             ends = [ys for at, other, _, ys, _ in curves if at == index and other != MEDIAN and len(ys) == len(x)]
             if len(ends) == 2:
                 axes.fill_between(x / divisor, *ends, color=colour, alpha=0.2, linewidth=0)
-        elif spread is not None:
+        elif spread is not None and not (is_cut(vertical) and has_diverged(groups[index])):
             axes.fill_between(x / divisor, y - spread, y + spread, color=colour, alpha=0.2, linewidth=0)
     axes.set(xlabel=label, ylabel=fill_lines(vertical, LONGEST_LINE), xscale=scale)
     if scale == "log":
         number_log_axis(axes.xaxis)
     elif against == "rounds":
         axes.xaxis.get_major_locator().set_params(integer=True)
-    show_what_has_not_diverged(axes, groups, curves)
+    if is_cut(vertical):
+        show_what_has_not_diverged(axes, groups, curves)
     tidy(axes)
     if curves:
         drawn = sorted({index for index, *_ in curves})
@@ -124,8 +125,14 @@ def draw_panel(axes, groups, labels, metrics, against, vertical, scale, rounds_o
         axes.set(xscale="linear", xticks=[], yticks=[])
 
 
+def is_cut(vertical):
+    """Whether curves that have diverged may leave the panel; percentages do not."""
+    return "[%]" not in vertical
+
+
 def show_what_has_not_diverged(axes, groups, curves):
-    """Fits the vertical axis to the curves of groups that have not diverged, where others would flatten them."""
+    """Fits the vertical axis to the curves of groups that have not diverged, where others would flatten them, and says
+    so."""
     kept = [y for index, _, _, y, _ in curves if not has_diverged(groups[index])]
     if not kept or len(kept) == len(curves):
         return
@@ -134,6 +141,7 @@ def show_what_has_not_diverged(axes, groups, curves):
     if top - bottom > FLATTENED * (high - low):
         margin = 0.1 * (high - low) or 0.1 * abs(high) or 1.0
         axes.set_ylim(low - margin, high + margin)
+        small_title(axes, f"what has {DIVERGED} goes beyond the panel")
 
 
 def draw_legend(axes, runs, metrics):
@@ -166,9 +174,9 @@ def shared_legend_lines(width, labels):
     return -(-len(labels) // shared_legend_columns(width, labels))
 
 
-def draw_shared_legend(figure, labels):
-    """Names the runs below the panels, where there is room for long names."""
-    handles = [key_of(index) for index in range(len(labels))]
+def draw_shared_legend(figure, named):
+    """Names the runs {index: label} below the panels, where there is room for long names."""
+    handles, labels = [key_of(index) for index in named], [*named.values()]
     columns = shared_legend_columns(figure.get_figwidth(), labels)
     figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)), frameon=False,
                   fontsize=8)
@@ -186,9 +194,8 @@ def painters_of(groups, labels, names, metrics, against, scale):
             continue
         panels = (panels_of(metrics, runs) if name == "metrics" else own_panels(runs) if name == "own" else
                   [default_panels(runs)[DEFAULT.index(name)]])
-        rounds_of = recorded_rounds if name == "metrics" else evaluated_rounds
         painters += [partial(draw_panel, groups=groups, labels=labels, metrics=members, against=against, vertical=vertical,
-                             scale=scale, rounds_of=rounds_of) for vertical, members in panels]
+                             scale=scale) for vertical, members in panels]
     return painters
 
 
@@ -210,7 +217,7 @@ def draw(runs, tell, output, *what, force=False):
 def fill(figure, runs, tell, metrics=None, against="rounds", title=None, labels=None, scale="linear", panels=None,
          seeds="each", axes=None):
     """Draws the panels of `runs` into an empty figure, or the only one of them into `axes` of a figure. `tell`
-    is told of runs that a band leaves out."""
+    is told of what a band leaves out, and of runs without the metrics."""
     for run in runs:
         if run.rounds.empty:
             raise PlotError(f"{run.path}: no round is complete yet")
@@ -235,6 +242,10 @@ def fill(figure, runs, tell, metrics=None, against="rounds", title=None, labels=
     apart = axes is None and len(groups) > 1 and max(map(len, labels)) > LONGEST_IN_PANEL
     painters = painters_of(groups, None if apart else labels, ["metrics"] if metrics else panels or DEFAULT, metrics,
                            against, scale)
+    named = {index: label for index, label in enumerate(labels)
+             if not metrics or evaluated_by_any(groups[index], metrics)}
+    for index in set(range(len(groups))) - set(named):
+        tell(f"{groups[index][0].path}: no {', '.join(metrics)}")
     if axes is not None:
         if len(painters) != 1:
             raise PlotError(f"{len(painters)} panels do not fit into the axes given: name metrics of one panel, or "
@@ -244,14 +255,14 @@ def fill(figure, runs, tell, metrics=None, against="rounds", title=None, labels=
     columns = len(painters) if len(painters) <= COLUMNS else 2 if len(painters) == 4 else COLUMNS
     lines = -(-len(painters) // columns)
     width = max(5.4, 4.7 * columns)
-    figure.set_size_inches(width, 3.7 * lines + (LEGEND_LINE * shared_legend_lines(width, labels) if apart else 0))
+    figure.set_size_inches(width, 3.7 * lines + (LEGEND_LINE * shared_legend_lines(width, [*named.values()]) if apart else 0))
     places = figure.subplots(lines, columns, squeeze=False).flat
     for place in places[len(painters):]:
         place.remove()
     for place, painter in zip(places, painters):
         painter(place)
     if apart:
-        draw_shared_legend(figure, labels)
+        draw_shared_legend(figure, named)
     alone = f" ({DIVERGED})" if len(groups) == 1 and diverged[0] else ""  # no legend says it
     figure.suptitle(title if title is not None else title_of(runs) + alone, fontsize=11)
 
