@@ -288,6 +288,20 @@ class Plot(Folder):
                 self.assertEqual(self.call(*runs, "--labels", f"{name},b")[0], 0)
             self.assertEqual(shared.called, apart)
 
+    def test_labels_of_many_clients_have_the_colours_of_the_bar_and_numbers_with_room(self):
+        counts = np.zeros((10001, 10), dtype=int)
+        counts[np.arange(10001), np.arange(10001) % 10] = 100
+        figure = matplotlib.figure.Figure(figsize=(5.4, 3.7), layout="constrained")
+        axes = figure.subplots()
+        client_panels.draw_label_map(axes, counts, "")
+        figure.draw_without_rendering()
+        image, = axes.images
+        self.assertEqual((image.get_interpolation(), image.get_array().shape), ("nearest", (10, 385)))
+        self.assertAlmostEqual(float(image.get_array().mean()), 10.0, delta=0.1)
+        self.assertEqual(axes.get_xlim(), (-0.5, 10000.5))
+        boxes = [text.get_window_extent() for text in axes.get_xticklabels() if 0 <= text.get_position()[0] <= 10000]
+        self.assertTrue(all(left.x1 + 3 < right.x0 for left, right in zip(boxes, boxes[1:])), boxes)
+
     def test_panels_of_clients_and_labels(self):
         rng = np.random.default_rng(1)
         runs = [add_clients(write_run(self.folder / f"{n}.h5", config=f"[algorithm]\nname={n}\n"), rng.random((4, 30)),

@@ -10,6 +10,7 @@ LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 MEDIAN = 3  # of them
 BANDS = ((0, 6, 0.12, "all clients"), (1, 5, 0.25, "10 % to 90 %"), (2, 4, 0.4, "25 % to 75 %"))  # levels, opacity
 BAND_OF_SEVERAL = BANDS[1]
+MOST_COLUMNS = 400  # of a map of labels, each at least a point wide
 NUMBERED_UP_TO = 12  # clients and labels whose numbers all stand at the axis
 
 
@@ -83,15 +84,26 @@ def labels_painters(runs, labels):
             for counts, label in tables]
 
 
+def by_neighbours(counts):
+    """(means of the counts [columns, labels] over neighbouring clients, how many these are), as a panel has no room for
+    more columns."""
+    several = -(-len(counts) // MOST_COLUMNS)
+    starts = np.arange(0, len(counts), several)
+    sizes = np.diff(starts, append=len(counts))
+    return np.add.reduceat(counts, starts) / sizes[:, None], several
+
+
 def draw_label_map(axes, counts, label):
     """Samples by client and label, for training and tests; white: none."""
-    image = axes.imshow(np.ma.masked_equal(counts.T, 0), aspect="auto", origin="lower", cmap="viridis_r", vmin=0,
-                        interpolation="nearest" if counts.shape[0] <= 400 else "auto")
-    axes.figure.colorbar(image, ax=axes, label="samples", pad=0.02)
-    axes.set(xlabel="client", ylabel="label")
+    means, several = by_neighbours(counts)
+    image = axes.imshow(np.ma.masked_equal(means.T, 0), aspect="auto", origin="lower", cmap="viridis_r", vmin=0,
+                        interpolation="nearest", extent=(-0.5, several * len(means) - 0.5, -0.5, counts.shape[1] - 0.5))
+    axes.figure.colorbar(image, ax=axes, pad=0.02,
+                         label="samples" if several == 1 else f"samples, mean over {several} clients")
+    axes.set(xlabel="client", ylabel="label", xlim=(-0.5, len(counts) - 0.5))
     small_title(axes, label)
     for axis, number in ((axes.xaxis, counts.shape[0]), (axes.yaxis, counts.shape[1])):
         if number <= NUMBERED_UP_TO:
             axis.set_ticks(range(number))
         else:
-            axis.set_major_locator(MaxNLocator(integer=True))
+            axis.set_major_locator(MaxNLocator("auto", integer=True))
