@@ -10,7 +10,8 @@ last are those of --metric (without: the accuracy that most lines have, global b
 loss is its smallest value. --select validation: the best of a run is its metric in the round where the same metric
 on the validation samples was best. --target: rounds, bytes of all links, simulated and wall seconds until the metric first
 was that good, over the seeds that came so far. --labels names the lines in the order in which they stand. --columns
-picks columns, and their order, by their headers without units. In LaTeX the best line of best, last and cost to target
+picks columns, and their order, by their headers without units; in CSV also by those of the text, for mean and
+deviation, and by configuration for all settings. In LaTeX the best line of best, last and cost to target
 is bold, or several that read the same; lines with a run that diverged do not compete, nor those of which a smaller
 share of the seeds has come to the target. Bytes up and down are those of all links and rounds.
 
@@ -39,6 +40,9 @@ from .tables import FORMATS, Best
 
 METRICS = ("global_accuracy", "personal_accuracy", "global_rmse", "personal_rmse")
 TARGET_HEADERS = {"rounds": "rounds", "bytes": "traffic [B]", "seconds": "simulated [s]", "wall": "wall [s]"}
+# Columns for people that have another name for programs.
+FOR_PROGRAMS = {"up": "bytes_up", "down": "bytes_down",
+                **{f"to target: {header.split()[0]}": f"target_{axis}" for axis, header in TARGET_HEADERS.items()}}
 
 
 def seeds_text(runs):
@@ -129,15 +133,23 @@ def best_marked(column, samples, least, compete):
                       for line, (cell, figure) in enumerate(zip(cells, figures)))]
 
 
+def columns_called(columns, name):
+    """The columns of a name: for programs mean and deviation, and of the configuration all settings."""
+    stem = FOR_PROGRAMS.get(name, name)
+    return [column for column in columns if re.sub(r" \[.*\]$", "", column[0]) in (name, f"{stem}_mean", f"{stem}_std")
+            or name == "configuration" and "." in column[0]]
+
+
 def chosen_columns(columns, names):
     """The columns of these names, in their order; all of them without names."""
     if not names:
         return columns
-    by_name = {re.sub(r" \[.*\]$", "", column[0]): column for column in columns}
-    for name in names:
-        if name not in by_name:
-            raise ResultError(f"--columns {name}: no such column; there are {', '.join(by_name)}")
-    return [by_name[name] for name in names]
+    chosen = [(name, columns_called(columns, name)) for name in names]
+    for name, found in chosen:
+        if not found and (name != "configuration" or len(names) == 1):  # a single line has no settings that differ
+            known = ", ".join(re.sub(r" \[.*\]$", "", column[0]) for column in columns)
+            raise ResultError(f"--columns {name}: no such column; there are {known}")
+    return [column for _, found in chosen for column in found]
 
 
 def number(value):
