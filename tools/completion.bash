@@ -15,16 +15,25 @@ _fedhpc_ask() {
   _fedhpc_names=$("$1" list 2>/dev/null | tr -d , | tr '\t' ' ')
 }
 
-# _fedhpc_words WORD...: those that begin with what is being typed.
-_fedhpc_words() { mapfile -t COMPREPLY < <(compgen -W "$*" -- "$current"); }
+# _fedhpc_words WORD...: those that begin with what is being typed, each once: methods of one key may take other values.
+_fedhpc_words() { mapfile -t COMPREPLY < <(compgen -W "$*" -- "$current" | awk '!seen[$0]++'); }
 
-# _fedhpc_files ENDING...: folders, and files that end so.
+# _fedhpc_files [ENDING...]: folders, and files that end so ('': all), which the shell escapes.
 _fedhpc_files() {
-  local ending
-  mapfile -t COMPREPLY < <(compgen -d -S / -- "$current"
-    for ending in "$@"; do compgen -f -X "!*.$ending" -- "$current"; done)
-  compopt -o nospace 2>/dev/null
-  [ ${#COMPREPLY[@]} -ne 1 ] || [[ ${COMPREPLY[0]} == */ ]] || compopt +o nospace 2>/dev/null
+  local ending typed=${current#[\"\']}
+  typed=${typed//\\/}
+  mapfile -t COMPREPLY < <(compgen -d -- "$typed"
+    for ending in "$@"; do compgen -f -X "!*${ending:+.$ending}" -- "$typed"; done)
+  compopt -o filenames 2>/dev/null
+}
+
+# _fedhpc_values: of the key that is being typed.
+_fedhpc_values() {
+  _fedhpc_words "$(awk -v key="${key#--}" '$1 == key { $1 = ""; print }' <<<"$_fedhpc_keys")"
+  [ ${#COMPREPLY[@]} -gt 0 ] || case $key in
+    --run.plugin) _fedhpc_files so py ;;
+    *) _fedhpc_files '' ;;
+  esac
 }
 
 _fedhpc_options() {
@@ -46,16 +55,15 @@ _fedhpc() {
   elif [ "${COMP_WORDS[COMP_CWORD - 1]}" = = ]; then
     key=${COMP_WORDS[COMP_CWORD - 2]}
   fi
-  case $command in run | resume | plan | list | help) _fedhpc_ask "$program" ;; esac
+  case $command in run | resume | plan | list | help | show) _fedhpc_ask "$program" ;; esac
   case $command in
     run | resume | plan)
       if [[ $key == --* ]]; then
-        _fedhpc_words "$(awk -v key="${key#--}" '$1 == key { $1 = ""; print }' <<<"$_fedhpc_keys")"
-        [ ${#COMPREPLY[@]} -gt 0 ] || mapfile -t COMPREPLY < <(compgen -f -- "$current")
+        _fedhpc_values
       elif [[ $current == -* ]]; then
         case $command in
-          run) _fedhpc_options --force --help ;;
-          plan) _fedhpc_options --json --help ;;
+          run) _fedhpc_options --force --go-on --help ;;
+          plan) _fedhpc_options --json --ranks --help ;;
           *) _fedhpc_options --help ;;
         esac
       elif [ "$command" = resume ]; then
@@ -63,16 +71,28 @@ _fedhpc() {
       else
         _fedhpc_files ini
       fi ;;
-    list) _fedhpc_words "$(awk '{ print $1 }' <<<"$_fedhpc_names")" ;;
+    list)
+      if [[ $key == --* ]]; then
+        _fedhpc_values
+      elif [[ $current == -* ]]; then
+        _fedhpc_words --run.plugin= --help
+        [[ ${COMPREPLY[*]} != *= ]] || compopt -o nospace 2>/dev/null
+      else
+        _fedhpc_words "$(awk '{ print $1 }' <<<"$_fedhpc_names")"
+      fi ;;
     help) _fedhpc_words "$commands keys" "$(awk '{ $1 = ""; print }' <<<"$_fedhpc_names")" \
       "$(awk '{ print $1; sub(/\..*/, "", $1); print $1 }' <<<"$_fedhpc_keys" | sort -u)" ;;
     show)
-      if [ "$COMP_CWORD" -eq 2 ]; then _fedhpc_words model run
+      if [ "$COMP_CWORD" -eq 2 ]; then _fedhpc_words model config run
       elif [ "${COMP_WORDS[2]}" = run ]; then _fedhpc_files h5
-      else _fedhpc_files ini h5; fi ;;
+      elif [[ $key == --* ]]; then _fedhpc_values
+      elif [[ $current == -* ]]; then _fedhpc_options --help
+      elif [ "${COMP_WORDS[2]}" = model ]; then _fedhpc_files ini h5
+      elif [ "$COMP_CWORD" -eq 3 ]; then _fedhpc_files ini
+      else _fedhpc_words "$(awk '{ print $1 }' <<<"$_fedhpc_keys")"; fi ;;
     export)
       if [[ $current == -* ]]; then _fedhpc_words --csv --help
-      elif [ "${COMP_WORDS[COMP_CWORD - 1]}" = --csv ]; then mapfile -t COMPREPLY < <(compgen -d -- "$current")
+      elif [ "${COMP_WORDS[COMP_CWORD - 1]}" = --csv ]; then _fedhpc_files
       else _fedhpc_files h5; fi ;;
   esac
 }

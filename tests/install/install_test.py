@@ -19,7 +19,13 @@ from alone import check, run, without_sources
 cmake, source, build, python = sys.argv[1:5]
 COMPLETED = [("r", "run resume"), ("run --run.mp", "--run.mpi="), ("run x.ini --run.mpi =", "auto on off"),
              ("run x.ini --run.mpi = o", "on off"), ("list mo", "models"), ("help fedpr", "fedprox fedprox_ft"),
-             ("run x.ini --algorithm.name = hier", "hierfavg"), ("resume a.", "a.ckpt.2.h5 a.h5 a.ini"), ("run a", "a.ini")]
+             ("run x.ini --algorithm.name = hier", "hierfavg"), ("resume a.", "escaped: a.ckpt.2.h5 a.h5 a.ini"),
+             ("run a", "escaped: a.ini"), ("run --go", "--go-on"), ("plan --ra", "--ranks"),
+             ("list --", "--run.plugin= --help"), ("show ", "model config run"), ("show config a", "escaped: a.ini"),
+             ("show config a.ini run.mp", "run.mpi"), ("show model a.ini --run.mp", "--run.mpi="),
+             ("run x.ini --algorithm.codec = d", "dense dense32 drive"),
+             ("run x.ini --algorithm.codec",
+              " ".join(f"--algorithm.codec{end}=" for end in ("", "_fraction", "_levels", "_rank")))]
 SRUN = '#!/bin/bash\n[ "$1" != --mpi=list ] || { echo pmix; exit; }\nwhile [ "${1#-}" != "$1" ]; do shift; done\nexec "$@"\n'
 
 
@@ -112,7 +118,7 @@ def works_alone(prefix, folder):
 
 
 def completes(program, completion, alone):
-    script = f'source {shlex.quote(str(completion))}\n'
+    script = f'source {shlex.quote(str(completion))}\ncompopt() {{ [ "$2" != filenames ] || echo -n "escaped: "; }}\n'
     for typed, _ in COMPLETED:
         words = [str(program), *typed.split(" ")]
         script += f"COMP_WORDS=({shlex.join(words)}); COMP_CWORD={len(words) - 1}; _fedhpc; echo ${{COMPREPLY[@]}}\n"
