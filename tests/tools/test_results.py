@@ -247,7 +247,8 @@ class Clients(Folder):
                 reader(path)
         early = add_clients(write_run(self.folder / "early.h5"), np.empty((0, 2)), np.empty(0, dtype=int))
         official = add_clients(write_run(self.folder / "official.h5"), [[np.nan, np.nan]], [10])
-        for path, reason in ((early, "not evaluated yet"), (official, "no client has test samples of its own; leave out --panel clients$")):
+        for path, reason in ((early, "not evaluated yet"),
+                             (official, "no client has test samples of its own; leave out --panel clients$")):
             with self.assertRaisesRegex(results.ResultError, reason):
                 client_data.load_accuracy(path, (0.5,))
 

@@ -330,13 +330,15 @@ class Summarize(Folder):
     def test_columns_have_one_name_in_every_form(self):
         self.seeds((0.5, 0.6), "a", mu=1)
         self.seeds((0.7,), "b", mu=2)
-        lines = self.table(self.folder, "--target", "0.6", "--columns", "configuration,best,to target: traffic,up,n,last_std")
+        lines = self.table(self.folder, "--target", "0.6", "--columns",
+                           "configuration,best,to target: traffic,up,n,last_std")
         self.assertEqual([*lines[0]], ["algorithm.mu", "best_mean", "best_std", "target_bytes_mean", "target_bytes_std",
                                        "bytes_up_mean", "bytes_up_std", "n", "last_std"])
         self.assertEqual([*self.table(self.folder / "b1.h5", "--columns", "configuration,n")[0]], ["n"])
 
     def test_a_diverged_loss_is_not_the_last_number_it_had(self):
-        path = write_run(self.folder / "a.h5", status="diverged", global_loss=np.where(np.arange(40) == 9, 6e20, np.nan))
+        loss = np.where(np.arange(40) == 9, 6e20, np.nan)
+        path = write_run(self.folder / "a.h5", status="diverged", global_loss=loss)
         line, = self.table(add_clients(path, np.zeros((4, 2)), [10, 20, 30, 40]), "--metric", "global_loss")
         self.assertEqual((line["best_mean"], line["last_mean"]), ("6e+20", ""))
 

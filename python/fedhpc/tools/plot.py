@@ -12,12 +12,12 @@ those that the cloud sends and receives, whatever edges and their clients exchan
 has sent, the mean over all clients, with what it has told of itself for a similarity graph; seconds:
 simulated_seconds (a run with network.* keys); wall: this machine's time, evaluation included. --log: on a
 logarithmic axis. --seeds band: runs that differ in their seeds only are one curve, their mean, in a band of one
-sample standard deviation up and down, over the rounds that all of them have; of losses without the band where a seed has
-diverged.
+sample standard deviation up and down, over the rounds that all of them have; without the band of losses where a
+seed has diverged.
 
 A series is drawn in all rounds that have a value of it. Several runs share the figure, with a legend of --labels, one
-per curve, or of the settings in which they differ, each run's own. The ending of --output says whether pixels or vectors
-are drawn. An earlier figure there gets the name FIGURE.old1.png, or the next number; --force replaces it. Prints a line
+per curve, or of the settings in which they differ, each run's own. The ending of --output says whether pixels or
+vectors are drawn. An earlier figure there gets the name FIGURE.old1.png, or the next number; --force replaces it. Prints a line
 per run and the path written. Exit code 2: a file is missing or is no result file, or nothing can be drawn as asked.
 
 Methods with personal models beside such without: --metric personal_accuracy_weighted,train_loss (without,
@@ -255,7 +255,8 @@ def fill(figure, runs, tell, metrics=None, against="rounds", title=None, labels=
     columns = len(painters) if len(painters) <= COLUMNS else 2 if len(painters) == 4 else COLUMNS
     lines = -(-len(painters) // columns)
     width = max(5.4, 4.7 * columns)
-    figure.set_size_inches(width, 3.7 * lines + (LEGEND_LINE * shared_legend_lines(width, [*named.values()]) if apart else 0))
+    below = LEGEND_LINE * shared_legend_lines(width, [*named.values()]) if apart else 0
+    figure.set_size_inches(width, 3.7 * lines + below)
     places = figure.subplots(lines, columns, squeeze=False).flat
     for place in places[len(painters):]:
         place.remove()

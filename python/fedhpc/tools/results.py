@@ -55,8 +55,8 @@ class Run:
         return status_of(self.attributes.get("status", "unknown"), wall, self.silence)
 
     def evaluated(self, metric):
-        """The metric where it was evaluated: a Series indexed by round, empty if it never was. A loss is NaN in it where
-        it was evaluated and is no number any more."""
+        """The metric where it was evaluated: a Series indexed by round, empty if it never was. A loss is NaN in it
+        where it was evaluated and is no number any more."""
         if metric not in self.rounds:
             return pd.Series(dtype=float, name=metric)
         values = self.rounds[metric]

@@ -120,7 +120,7 @@ def columns_for_people(groups, labels, metric, target, by):
 
 def best_marked(column, samples, least, compete):
     """The column [header, cell, ...] with a mark at the best mean of those that compete, and at means that read the
-    same; of lines of which the largest share of the runs has a value, as a cost of few runs is that of the fast ones."""
+    same. Only lines of which the largest share of the runs has a value compete: a cost of few is that of fast ones."""
     shares = {line: len(sample.values) / sample.runs for line, sample in enumerate(samples) if compete[line]}
     most = max(shares.values(), default=0)
     if len(samples) < 2 or not most:
