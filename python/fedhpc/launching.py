@@ -30,11 +30,11 @@ def on_ranks(count, verb, arguments, followers=None):
 
     run and resume: (status, result file, the signal that stopped the run or 0). Errors are raised here.
     """
-    program = shutil.which("mpirun") or shutil.which("mpiexec")
+    program = launcher()
     if program is None:
         raise Error(f"ranks={count} needs mpirun in PATH; install an MPI, or leave ranks out")
     key = secrets.token_bytes(16)
-    local = not _may_be_remote()
+    local = not may_be_remote()
     with Listener(("127.0.0.1" if local else "", 0), backlog=count, authkey=key) as door:
         port = door.address[1]
         host = "127.0.0.1" if local else socket.gethostname()
@@ -57,6 +57,11 @@ def on_ranks(count, verb, arguments, followers=None):
             _end(process)
 
 
+def launcher():
+    """The mpirun in PATH, or None."""
+    return shutil.which("mpirun") or shutil.which("mpiexec")
+
+
 def _end_with_this_process():
     """mpirun, which this becomes, hands SIGUSR1 to its ranks when the process that asked for them dies: they stop."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -64,7 +69,7 @@ def _end_with_this_process():
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGUSR1)
 
 
-def _may_be_remote():
+def may_be_remote():
     """Whether mpirun may start ranks on other hosts."""
     return any(name in os.environ for name in ("SLURM_JOB_NODELIST", "PBS_NODEFILE", "LSB_HOSTS", "FLUX_URI"))
 

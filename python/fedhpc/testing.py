@@ -5,14 +5,19 @@
 """
 
 import os
+import shutil
 import tempfile
+import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 import h5py
 import numpy as np
 
-from . import running
+from . import launching, running
+from .methods import registered
 from .results import Results
+from .tools.result_file import is_of_the_machine
 
 # Clients with few, one and no training samples, and one without test samples.
 _TRAIN, _TEST = (23, 5, 1, 0, 17, 9, 30), (5, 3, 2, 4, 0, 6, 2)
@@ -21,7 +26,7 @@ _ORDER = (4, 6, 0, 2, 5, 3, 1)
 
 
 def check(name, *, skip=(), **keys):
-    """Checks that a method holds what every method of fedhpc holds, in runs of milliseconds.
+    """Checks that a method holds what every method of fedhpc holds, in runs of milliseconds, one on ranks of its own.
 
     name  algorithm.name, a method of fedhpc's or of Python's
     keys  keys of all runs, **{"algorithm.mu": 0.5}
@@ -32,20 +37,23 @@ def check(name, *, skip=(), **keys):
     resumed        rounds added to a complete run give the bits of a run straight through
     evaluated      evaluations in every round leave the bits of one in the last round
     zero_steps     with train.lr = 0 the model stays as it is
-    planned_bytes  fedhpc.plan says the bytes that a round books
+    planned_bytes  fedhpc.plan says the bytes that a round books, and averaged_uploads are some
     permuted       with full batches it does not matter which client has which number
     finite         clients with one sample or none give no NaN
+    ranks          the same bits on 2 ranks, with run.reproducible = true: draws hang on the client and the round,
+                   and what comes of several clients goes through round.mean() and its like
 
-    Raises AssertionError with all that failed, one a line. Runs in this process; a run of this method on
-    several ranks is worth a test of its own: mpirun -n 2 python my_test.py.
+    Raises AssertionError with all that failed, one a line. The ranks of "ranks" are processes of their own, as in
+    run(ranks=2); without mpirun a warning says that it is left out. In a program that mpirun has started all runs are
+    on its ranks, in a folder below the working directory, and "ranks" is left out: mpirun -n 2 python my_test.py.
     """
     unknown = set(skip) - {verb.__name__[1:] for verb in _CHECKS}
     if unknown:
         raise ValueError(f"there is no check {', '.join(sorted(unknown))}; "
                          f"checks are {', '.join(verb.__name__[1:] for verb in _CHECKS)}")
-    with tempfile.TemporaryDirectory() as folder:
-        runs = _Runs(name, keys, Path(folder))
-        failures = []
+    failures = []
+    with _folder(name) as folder:
+        runs = _Runs(name, keys, folder)
         for verb in _CHECKS:
             title = verb.__name__[1:]
             if title in skip:
@@ -54,8 +62,40 @@ def check(name, *, skip=(), **keys):
                 failures += [f"{title}: {failure}" for failure in verb(runs)]
             except Exception as error:  # the others are looked at all the same
                 failures.append(f"{title}: {type(error).__name__}: {error}")
-        if failures:
-            raise AssertionError(f"method {name}:\n" + "\n".join(failures))
+    if failures:
+        raise AssertionError(f"method {name}:\n" + "\n".join(failures))
+
+
+def _many():
+    """Whether a launcher has started several ranks, which all check."""
+    return running._launched() != 1 and running.ranks() > 1
+
+
+def _meet():
+    """Waits for all ranks: a plan is told when all have the same configuration."""
+    running.plan({"data.clients": 2, "data.samples_per_client": 8, "model.name": "mlr"})
+
+
+@contextmanager
+def _folder(name):
+    """A folder for a while, one for all ranks; hosts share the working directory, and no /tmp."""
+    if not _many():
+        with tempfile.TemporaryDirectory(dir=os.getcwd() if launching.may_be_remote() else None) as folder:
+            yield Path(folder)
+        return
+    job = (os.environ.get(one) for one in ("PMIX_NAMESPACE", "SLURM_JOB_ID", "SLURM_STEP_ID"))
+    folder = Path("_".join(["fedhpc_check", name, *filter(None, job)])).absolute()
+    makes = running.rank() == 0
+    if makes:
+        shutil.rmtree(folder, ignore_errors=True)  # of a check that was killed
+        folder.mkdir()
+    try:
+        _meet()
+        yield folder
+        _meet()
+    finally:
+        if makes:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 class _Runs:
@@ -74,7 +114,7 @@ class _Runs:
 
     def partition(self, order=range(len(_TRAIN))):
         """The file of a partition whose clients come in this order."""
-        path = self.folder / f"partition_{'_'.join(map(str, order))}.h5"
+        path = self.folder / f"partition_{'_'.join(map(str, order))}_of_rank_{running.rank() if _many() else 0}.h5"
         ends = np.cumsum([train + test for train, test in zip(_TRAIN, _TEST)])
         with h5py.File(path, "w") as file:
             for part, sizes, behind in (("train", _TRAIN, ends - _TEST), ("test", _TEST, ends)):
@@ -88,10 +128,10 @@ class _Runs:
     def plan(self, **keys):
         return running.plan({**self.keys, **keys})
 
-    def run(self, **keys):
+    def run(self, ranks=None, **keys):
         self.number += 1
         path = self.folder / f"run_{self.number}.h5"
-        return running.run({**self.keys, "run.output": os.fspath(path), **keys}, progress=False)
+        return running.run({**self.keys, "run.output": os.fspath(path), **keys}, ranks=ranks, progress=False)
 
     @staticmethod
     def resume(results, rounds):
@@ -111,6 +151,12 @@ class _Runs:
         if not models and state == "final":
             raise AssertionError("no run has a model: evaluate() hands over what the method has trained")
         return models
+
+    @staticmethod
+    def series(results):
+        """{name: array} of what the rounds tell of the method, and not of the machine."""
+        rounds = results.rounds
+        return {f"series {name}": rounds[name].to_numpy() for name in rounds if not is_of_the_machine(name)}
 
 
 def _bits(expected, actual, what):
@@ -187,7 +233,14 @@ def _planned_bytes(runs):
         for number in rounds.index[booked != expected]:
             failures.append(f"round {number} books {booked[number]:.0f} bytes {way}, planned were "
                             f"{expected[number]:.0f}")
+        if way == "up" and not booked.any() and any(method().averaged_uploads for method in _in_python(runs)):
+            failures.append("averaged_uploads says that the server learns of uploads, and block.upload() sends none")
     return failures
+
+
+def _in_python(runs):
+    """The class of the method, if it is one of Python's."""
+    return [method for name, _, method in registered() if name == runs.keys["algorithm.name"]]
 
 
 def _permuted(runs):
@@ -216,4 +269,17 @@ def _finite(runs):
     return failures
 
 
-_CHECKS = (_block_width, _reproducible, _resumed, _evaluated, _zero_steps, _planned_bytes, _permuted, _finite)
+def _ranks(runs):
+    if running._launched() != 1:
+        return []  # all runs are on the launcher's ranks
+    if launching.launcher() is None:
+        warnings.warn("there is no mpirun in PATH: the check \"ranks\" is left out, and mistakes that need a second "
+                      "rank are not found", stacklevel=3)
+        return []
+    keys = {**_personal(runs), "run.reproducible": True, "run.dtype": "float32", "topology.participation": 0.8}
+    here, there = runs.run(**keys), runs.run(ranks=2, **keys)
+    return _bits({**runs.models(here), **runs.series(here)}, {**runs.models(there), **runs.series(there)},
+                 "a second rank")
+
+
+_CHECKS = (_block_width, _reproducible, _resumed, _evaluated, _zero_steps, _planned_bytes, _permuted, _finite, _ranks)

@@ -10,6 +10,7 @@ import re
 import signal
 import sys
 import unittest
+import unittest.mock
 import warnings
 from pathlib import Path
 
@@ -360,7 +361,7 @@ class LeftOut(InFolder):
         self.assertEqual((done.returncode, done.stderr.count("rounds have changed model")), (0, 1), done.stderr)
 
 
-class Conformance(unittest.TestCase):
+class Conformance(InFolder):
     def test_of_methods(self):
         for name, keys in (("fedavg_py", {}), ("ditto_py", {}), ("scaffold_py", {}), ("fedavgm_py", {}),
                            ("tdpfed_py", {"model.rank": 3}), ("sfedhp_py", {**EDGES, "topology.edges": 4}),
@@ -405,6 +406,69 @@ class Conformance(unittest.TestCase):
         fedhpc.algorithm("sees", "what evaluations change")(Sees)
         with self.assertRaisesRegex(AssertionError, r"evaluated: evaluate\(\) in every round changes bits of global/"):
             fedhpc.testing.check("sees", skip=("zero_steps",))
+
+    def test_finds_what_needs_a_second_rank(self):
+        def draws(method, round, changes):  # each rank has one of its own
+            changes.scale(np.random.default_rng([fedhpc.rank(), round.number]).normal())
+
+        def counts(method, round, changes):  # the clients of this rank alone
+            changes.scale(1 / (1 + method.seen))
+
+        def sums(method, round, changes):  # rounded in the order of arrival
+            for c in range(len(changes)):
+                before = method.total.clone()
+                method.total += changes[c]
+                changes[c] = method.total - before
+
+        for spoil in (draws, counts, sums):
+            def initialise(self, setup):
+                fedavg.FedAvg.initialise(self, setup)
+                self.seen, self.total = 0, self.model.zeros()
+
+            def round(self, round, spoil=spoil):
+                update, clients = round.mean(), 0
+                for block in round.blocks():
+                    start = block.download(self.model)
+                    changes = block.train(start) - start
+                    spoil(self, round, changes)
+                    clients += len(block)
+                    update.add(block.weights(), block.upload(changes))
+                self.seen += clients
+                self.model += update.reduce()
+
+            with self.subTest(spoil.__name__):
+                method({"initialise": initialise, "round": round})
+                with self.assertRaisesRegex(AssertionError, r"\nranks: a second rank changes bits of global/\S+, by up to"):
+                    self.check_but_one("ranks")
+
+    def check_but_one(self, title):
+        titles = {verb.__name__[1:] for verb in fedhpc.testing._CHECKS}
+        fedhpc.testing.check("changed", skip=titles - {title})
+
+    def test_says_that_there_is_no_launcher(self):
+        method()
+        with unittest.mock.patch.dict(os.environ, {"PATH": ""}), self.assertWarnsRegex(UserWarning, "no mpirun in PATH"):
+            self.check_but_one("ranks")
+
+    def test_finds_that_nothing_is_uploaded(self):
+        def round(self, round):
+            update = round.mean()
+            for block in round.blocks():
+                start = block.download(self.model)
+                update.add(block.weights(), block.train(start) - start)
+            self.model += update.reduce()
+
+        method({"round": round})
+        self.check_but_one("planned_bytes")
+        method({"round": round}, averaged_uploads=1)
+        with self.assertRaisesRegex(AssertionError, r"planned_bytes: averaged_uploads .* sends none"):
+            self.check_but_one("planned_bytes")
+
+    def test_on_ranks_of_a_launcher(self):
+        done = python(f"import sys; sys.path[:0] = {FOLDERS!r}\nimport fedhpc.testing, fedavg\n"
+                      "fedhpc.testing.check('fedavg_py')\nprint('held')", ranks=2, timeout=300)
+        self.assertEqual((done.returncode, done.stdout.split()), (0, ["held"] * 2), done.stderr)
+        self.assertEqual(os.listdir(), ["script.py"])  # the folder that the ranks have shared is gone
 
 
 class Verbs(InFolder):
