@@ -177,6 +177,11 @@ class Writer:
     def takes_floats_as_labels(self):
         return self.has_labels() and any(y.dtype.kind == "f" for part in self.y.values() for y in part)
 
+    def takes_yes_and_no_as_numbers(self):
+        """Whether targets [n, T] are floats, all of them 0 or 1; [n, 1] are said to be numbers."""
+        blocks = [y for part in self.y.values() for y in part]
+        return all(y.ndim == 2 and y.shape[1] > 1 and y.dtype.kind == "f" and np.isin(y, (0, 1)).all() for y in blocks)
+
     def largest_label(self):
         """That of the labels beside targets or, where targets alone are given, of labels; 0 without any."""
         given = any(map(len, self.labels.values()))

@@ -80,8 +80,8 @@ def write_dataset(path, x, y=None, *, labels=None, clients=None, test=None, test
     channels: "first", "last" or "auto": where images have their channels; "auto" looks for a length of 1, 3 or 4.
 
     Raises ConfigError for arguments that do not go together, DataError for samples that the engine cannot use. Then
-    no file is left, and one that was there stays. Warns where class 0 has no sample or floats are taken as labels, and
-    of test clients without any to train on.
+    no file is left, and one that was there stays. Warns where class 0 has no sample, floats are taken as labels, or
+    floats [samples, T] that are all 0 or 1 (T > 1) as numbers, and of test clients without any to train on.
     """
     federated = hasattr(x, "load_partition")
     if isinstance(x, Mapping) and y is None and not is_table(x):
@@ -90,6 +90,9 @@ def write_dataset(path, x, y=None, *, labels=None, clients=None, test=None, test
         x, test = x["train"], x.get("test") if test is None else test
     source = x if y is None else (x, y)
     _check_arguments(clients, test, test_clients, x if federated else None)
+    if classes is not None and (isinstance(classes, (str, bytes)) or not np.iterable(classes)):
+        raise ConfigError(f"classes cannot be {classes!r}; give a list of names, one for each class, or leave it out: "
+                          "the largest label says how many there are")
     _check_labels(labels, test, test_labels, federated)
     with Writer(path, channels, sources=sources_of((x, y, labels, test))) as file:
         if federated:
@@ -104,6 +107,9 @@ def write_dataset(path, x, y=None, *, labels=None, clients=None, test=None, test
     if file.takes_floats_as_labels():
         warnings.warn("y holds floats that are all whole numbers, which are taken as labels; y.astype(int) says so, and "
                       "y.reshape(-1, 1) makes them the numbers of a regression", stacklevel=2)
+    if file.takes_yes_and_no_as_numbers():
+        warnings.warn("y holds floats that are all 0 or 1, which are taken as the numbers of a regression; "
+                      "y.astype(int) makes them labels, each of them yes or no", stacklevel=2)
     if classes is None and file.lacks_label_0():
         warnings.warn("no sample has the label 0, and classes are numbered from 0; where labels count from 1, subtract 1",
                       stacklevel=2)

@@ -159,6 +159,14 @@ class Layout(Folder):
             warnings.simplefilter("error")
             write_dataset(self.path, x, labels.astype(float).reshape(-1, 1))
             self.assertEqual(read(self.path, "y_train").dtype, np.float64)
+        for kind in (np.float32, np.float64):  # what BCE of PyTorch takes
+            with self.assertWarnsRegex(UserWarning, r"all 0 or 1, .* regression; y.astype\(int\) makes them labels"):
+                write_dataset(self.path, x, (x[:, :2] > 0).astype(kind), test=tested)
+            self.assertEqual(read(self.path, "y_train").dtype, np.float64)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            write_dataset(self.path, x, (x[:, :2] > 0).astype(float) / 2)
+            write_dataset(self.path, x, (x[:, :1] > 0).astype(float))
         write_dataset(self.path, x, labels.astype(float), labels=labels)
         self.assertEqual(read(self.path, "y_train").dtype, np.float64)
         write_dataset(self.path, x, labels.astype(float), test=(x, x[:, 0]))
@@ -201,6 +209,9 @@ class Refusals(Folder):
         self.refused(DataError, "at least two classes", x, np.zeros(6, int))
         self.refused(DataError, "largest label is 70000", x, [0, 1, 1, 0, 1, 70000])
         self.refused(DataError, "name classes 0 to 1", x, [0, 1] * 3, classes=["a", "b", "c"])
+        for classes in (2, "ab", 2.0):
+            self.refused(ConfigError, "^classes cannot be .*; give a list of names, one for each class", x, [0, 1] * 3,
+                         classes=classes)
 
     def test_targets(self):
         x = np.ones((6, 2))
