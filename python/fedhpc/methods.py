@@ -38,7 +38,7 @@ from ._core import (Block, CatchUp, Codec, EdgeRows, Evaluation, EvaluationBlock
                     Optimizer, RandomColumns, Round, RowNumbers, RowPart, Rows, Setup, State, StoredRows, UpdateMap,
                     codec, largest_codec, sign_codec, unless, where)
 from ._left_out import watched
-from ._rows_and_numpy import hint
+from ._rows_and_numpy import hint, hinting
 from .errors import ConfigError
 
 __all__ = ["Algorithm", "Block", "CatchUp", "Codec", "EdgeRows", "Evaluation", "EvaluationBlock", "FactorMap",
@@ -223,4 +223,4 @@ def registered():
 
 def _made(name):
     """A method of this name, for the engine."""
-    return watched(_registered[name][2](), Algorithm, name)
+    return hinting(watched(_registered[name][2](), Algorithm, name))
