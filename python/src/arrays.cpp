@@ -234,7 +234,7 @@ at::ScalarType type_of(const std::string& verb, nb::dlpack::dtype dtype) {
   if (dtype == nb::dtype<double>()) return at::kDouble;
   if (dtype == nb::dtype<std::int64_t>()) return at::kLong;
   if (dtype == nb::dtype<bool>()) return at::kBool;
-  const char* kinds = "iuf?c?b";  // of DLPack's codes, as numpy names them
+  const char* kinds = "iuf??cb";  // of DLPack's codes, as numpy names them
   const char kind = dtype.code < 7 ? kinds[dtype.code] : '?';
   throw nb::type_error(
       concat(verb, " wants an array of float32, float64, int64 or bool, got ", kind, dtype.bits / 8)
@@ -309,7 +309,11 @@ std::vector<double> to_numbers(const std::string& verb, nb::handle values) {
   }
   std::vector<double> list;
   if (nb::try_cast(values, list)) return list;
-  throw nb::type_error(concat(verb, " wants a list or an array of numbers").c_str());
+  std::string wanted = concat(verb, " wants a list or an array [C] of numbers");
+  if (nb::hasattr(values, "shape")) {
+    wanted += concat(", got one of shape ", nb::str(values.attr("shape")).c_str());
+  }
+  throw nb::type_error(wanted.c_str());
 }
 
 std::vector<double> to_numbers(const std::string& verb, nb::handle values, std::int64_t count) {
