@@ -114,10 +114,8 @@ std::optional<std::int64_t> RoundState::noise_bearer() const {
 }
 
 void RoundState::check_private() const {
-  if (services.privacy == nullptr || log.goes_on()) return;
-  const bool any = std::ranges::any_of(
-      here(), [&](std::int64_t client) { return weight_of(client, Weighting::Uniform) > 0; });
-  if (any) services.privacy->check_uploads(sent.most());
+  if (services.privacy == nullptr || log.goes_on() || statistics.empty()) return;
+  services.privacy->check_uploads(sent.most());
 }
 
 MeanServices RoundState::mean_services(const LayoutPtr& layout) {

@@ -21,6 +21,9 @@ class EveryAlgorithmPlaced : public ::testing::TestWithParam<std::string> {
     changes["topology.placement"] = placement;
     return tiny_keys_of(GetParam(), std::move(changes));
   }
+  bool is_private() const {
+    return make_algorithm(GetParam(), "test")->traits().private_uploads() > 0;
+  }
   bool moves() const { return make_algorithm(GetParam(), "test")->traits().can_leave_rounds; }
 
   std::unique_ptr<Communicator> world_ = world_communicator(60);
@@ -34,12 +37,13 @@ TEST_P(EveryAlgorithmPlaced, SameBitsWhenReproducible) {
     if (edges == "0" && has_edge_models(GetParam())) continue;
     for (const std::string participation : {"0.5", "1"}) {
       const std::string dtype = in_turn<std::string>({"float64", "float32"}, place++, *world_);
-      const Keys changes = {{"topology.edges", edges},
-                            {"topology.participation", participation},
-                            {"train.stragglers", edges == "4" ? "0.5" : "0"},
-                            {"run.dtype", dtype},
-                            {"run.reproducible", "true"},
-                            {"network.step_seconds", "0.5"}};
+      Keys changes = {{"topology.edges", edges},
+                      {"topology.participation", participation},
+                      {"train.stragglers", edges == "4" ? "0.5" : "0"},
+                      {"run.dtype", dtype},
+                      {"run.reproducible", "true"},
+                      {"network.step_seconds", "0.5"}};
+      if (edges == "0" && participation == "0.5" && is_private()) changes["privacy.clip"] = "0.05";
       const TinyResult expected = run(keys("home", changes), *alone_);
       for (const std::string placement : {"home", "balanced"}) {
         const TinyResult actual = run(keys(placement, changes), *world_);

@@ -140,8 +140,12 @@ class Channels(InFolder):
             block.upload(change, method.codec)
             update.add(block.weights(), block.upload(change, method.codec))
 
-        made = averaging(work, uploads=0)
-        made.declare = lambda self, options: options.averaging()
+        def initialise(method, setup):
+            method.model = setup.initial_model()
+            method.codec = setup.open_links(method.model)
+
+        averaging(work, uploads=0, initialise=initialise,
+                  declare=lambda method, options: options.averaging(payloads="changes"))
         self.addCleanup(averaging, lambda *_: None)
         keys = {**TINY, "algorithm.name": "private", "run.output": "twice.h5"}
         fedhpc.run(keys, progress=False, force=True)

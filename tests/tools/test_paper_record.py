@@ -322,6 +322,7 @@ class WrittenRecords(ReproduceCase):
         self.assertIn("runs=(good_seed2)", self.call("--slurm", "--missing", "--seeds", "2").stdout)
 
     def test_recorded_rows_are_run_again(self):
+        self.variables["FAKE_PROCESSOR"] = "Abacus, model 1"
         self.paper("good", "slow", rounds=20)
         self.call("--seeds", "2", "--only", "good")
         (good,) = (r for r in paper_record.read(self.results / "table.csv") if r.row == "good")
@@ -342,8 +343,9 @@ class WrittenRecords(ReproduceCase):
         paper_record.write(kept, [dataclasses.replace(good, bits=(good.bits[0], "0123456789ab"))])
         done = self.call("--again")
         self.assertEqual(done.returncode, 1)
-        self.assertIn(f"good_seed1: the recorded bits\ngood_seed2: recorded 0123456789ab, now {good.bits[1]}\n",
-                      done.stdout)
+        program = "by 0.0.1 c0ffee on Abacus, model 1"
+        self.assertIn(f"good_seed1: the recorded bits\ngood_seed2: recorded 0123456789ab {program}, now "
+                      f"{good.bits[1]} {program}\n", done.stdout)
         self.assertIn("of no selected row the bits are recorded", self.call("--again", "--only", "slow").stderr)
 
 
