@@ -168,7 +168,8 @@ class Arguments(AppCase):
             with self.subTest(path.name):
                 files = [f"--data.dir={self.data}"] if "name = mnist" in path.read_text() else []
                 done = self.run_ok("plan", path, *files)
-                self.assertEqual(done.stderr, "")
+                few = r"(fedhpc: warning: \d+ of 20 clients have no training samples.*\n)?"  # of the test's small files
+                self.assertRegex(done.stderr, rf"\A{few}\Z")
 
     def test_the_readmes_ranks(self):
         """README's commands for several ranks, as printed, on however few cores."""

@@ -109,8 +109,9 @@ class NobodyTrains(AppCase):
         keys = ["--data.partition=file", f"--data.partition_file={self.folder / 'parts.h5'}",
                 "--topology.participation=0.05", "--run.rounds=30"]
         done = self.run_ok("run", self.ini(CONFIG, "run.ini"), *keys)
-        self.assertEqual(len(warnings(done)), 1, done.stderr)
-        self.assertIn("the clients drawn have no training samples", warnings(done)[0])
+        self.assertEqual(len(warnings(done)), 2, done.stderr)
+        self.assertIn("19 of 20 clients have no training samples", warnings(done)[0])
+        self.assertIn("the clients drawn have no training samples", warnings(done)[1])
         self.assertEqual(status(self.folder / "run.h5"), ("complete", 30))
 
 
