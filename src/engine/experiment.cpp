@@ -67,7 +67,7 @@ void Experiment::run(const std::function<void(const RoundReport&)>& observe,
     parts_.method().round(round);
     state.go_home();
     const bool left = state.is_left();
-    if (!left && parts_.privacy) fail_together(parts_.comm, [&] { state.check_private(); });
+    if (!left) state.check_private();
     if (left) {
       before.put_back();
       visit_common_state(before);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include <ATen/ops/full.h>
+
 #include "fedhpc/core/error.hpp"
 
 namespace fedhpc {
@@ -114,8 +116,10 @@ std::optional<std::int64_t> RoundState::noise_bearer() const {
 }
 
 void RoundState::check_private() const {
-  if (services.privacy == nullptr || log.goes_on() || statistics.empty()) return;
-  services.privacy->check_uploads(sent.most());
+  if (services.privacy == nullptr || log.goes_on() || !noise_bearer()) return;
+  Tensor most = at::full({1}, sent.most(), at::kLong);
+  services.topology.world().max_(most);
+  services.privacy->check_uploads(most.item<std::int64_t>());
 }
 
 MeanServices RoundState::mean_services(const LayoutPtr& layout) {

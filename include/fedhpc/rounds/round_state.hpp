@@ -89,8 +89,8 @@ class RoundState {
   double weight_of(std::int64_t client, Weighting weighting) const;
   /// The participant in whose row the noise of a sum stands: the first one that has samples.
   std::optional<std::int64_t> noise_bearer() const;
-  /// Throws ConfigError where participants have trained here and sent no change, and privacy.* count
-  /// on one; to be called when the method is done.
+  /// Throws ConfigError where participants have sent no change and privacy.* count on one; to be
+  /// called when the method is done. Collective.
   void check_private() const;
   /// For a mean of rows of `layout`; null: the model's.
   MeanServices mean_services(const LayoutPtr& layout = nullptr);
