@@ -122,17 +122,17 @@ ResultsWriter::ResultsWriter(const std::string& path, LiveMode live, const RunHe
   h5::copy_contents(earlier, file_, except);
   write_start(file_, starts_of(earlier), rounds_of(earlier) + 1, header.ranks);
   const std::string commands = h5::read_text_attribute(file_, "command_line");
-  const std::string codes = h5::has_attribute(earlier, "code_digest")
-                                ? h5::read_text_attribute(earlier, "code_digest")
-                                : "";
-  const std::string processors =
-      h5::has_attribute(earlier, "processor") ? h5::read_text_attribute(earlier, "processor") : "";
+  const auto known = [&](const char* name) {
+    return h5::has_attribute(earlier, name) ? h5::read_text_attribute(earlier, name) : "";
+  };
+  const std::string codes = known("code_digest");
+  const std::string processors = known("processor");
   write_header(header);
   h5::replace_attribute(file_, "processor", with_processors(processors, header.processor));
   if (!codes.empty()) {  // each version that took part
-    const bool known = codes.ends_with(header.digests.code);
+    const bool same = codes.ends_with(header.digests.code);
     h5::replace_attribute(file_, "code_digest",
-                          known ? codes : concat(codes, ",", header.digests.code));
+                          same ? codes : concat(codes, ",", header.digests.code));
   }
   h5::replace_attribute(file_, "command_line",
                         (commands + "; " + header.command_line).substr(0, kLongestCommands));

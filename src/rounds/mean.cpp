@@ -57,17 +57,21 @@ Mean::Mean(const MeanServices& services) : services_(services), sum_(services, 1
 
 void Mean::add(std::span<const double> weights, const Rows& rows) {
   require(rows.layout == services_.layout, "a mean takes rows of its own layout");
+  if (services_.equal_weights) require_equal(weights);
+  const Timed timed(services_.watch);
+  const std::vector<std::int64_t> one_segment(weights.size(), 0);
+  sum_->add(one_segment, weights, rows.values);
+}
+
+void Mean::require_equal(std::span<const double> weights) {
   for (const double weight : weights) {
-    if (!services_.equal_weights || weight == 0) continue;
+    if (weight == 0) continue;
     if (weight_ == 0) weight_ = weight;
     if (weight == weight_) continue;
     throw ConfigError(concat("privacy.noise holds for equal weights, and the method takes a mean ",
                              "with the weights ", weight_, " and ", weight,
                              "; it has to weigh uniformly"));
   }
-  const Timed timed(services_.watch);
-  const std::vector<std::int64_t> one_segment(weights.size(), 0);
-  sum_->add(one_segment, weights, rows.values);
 }
 
 Rows Mean::reduce() { return reduce({}); }

@@ -65,8 +65,8 @@ std::vector<double> Privacy::clip_(const Rows& rows) const {
   for (const double length : fedhpc::clip_(rows, options_.clip).values()) {
     if (!std::isfinite(length)) {
       const Tensor row = rows.values[std::ssize(longer)];
-      for (const Field& field : rows.layout->fields()) {
-        if (has(field.tags, Tag::Trainable)) row.narrow(0, field.offset, field.size).zero_();
+      for (const auto& [begin, end] : rows.layout->ranges(Tag::Trainable)) {
+        row.narrow(0, begin, end - begin).zero_();
       }
     }
     longer.push_back(length <= options_.clip ? 0 : 1);

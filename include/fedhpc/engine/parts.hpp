@@ -109,6 +109,7 @@ struct Parts {
   void require_same_model() const;
   /// Takes the checksum of the code, and looks at it in the same way.
   void identify_code();
+  /// Names the ranks' types of processor, and warns where they differ. Collective.
   void identify_processors();
   std::unique_ptr<Shard> own_shard(std::int64_t held_bytes) const;
   /// The mean work of each client in a round, and what its home holds of it.
@@ -121,8 +122,9 @@ struct Parts {
   void open_weights(const Resumption* from);
   /// Data and initial rows go where clients train.
   void move_to_device();
-  /// Warns of numbers of the network that no client or edge has.
-  void require_different_series() const;  // whose names would be those of others
+  /// Throws ConfigError for a series of the method that has no name of its own.
+  void require_different_series() const;
+  /// Warns of numbers that no client or edge has, of clients without samples, of a rate that never changes.
   void tell_unused_numbers() const;
   void open_privacy();
   /// The most participants of a round that are drawn together: of all, or of an edge.

@@ -28,8 +28,7 @@ struct RunHeader {
   std::string command_line;
   std::int64_t seed = 0;
   std::int64_t ranks = 1;
-  std::string
-      processor;  ///< its type; of several ranks or starts each one once, " + " between them
+  std::string processor;  ///< of all ranks, as with_processors() has them
   std::string device;
   std::int64_t block = 1;
   Digests digests{};

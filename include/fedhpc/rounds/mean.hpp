@@ -56,6 +56,8 @@ class Mean {
   Rows reduce(const Rows& otherwise);
 
  private:
+  void require_equal(std::span<const double> weights);
+
   MeanServices services_;
   LoggedSum sum_;
   double weight_ = 0;  // of those so far, where it has to be that of all
