@@ -99,6 +99,15 @@ std::optional<int> ranks_asked_for(Arguments& arguments) {
   return ranks;
 }
 
+/// Warns where a run started here would refuse its output: this machine may not be the one it is for.
+void tell_of_output(const Config& config) {
+  try {
+    run_log().of_run(LogLevel::Warning, check_output(config, "", {}));
+  } catch (const ConfigError& refused) {
+    run_log().of_run(LogLevel::Warning, concat("a run here would be refused: ", refused.what()));
+  }
+}
+
 }  // namespace
 
 Plan plan(const std::function<Given()>& read, const StartOptions& start, std::optional<int> ranks) {
@@ -108,6 +117,7 @@ Plan plan(const std::function<Given()>& read, const StartOptions& start, std::op
   fail_together(*comm, [&] { config = configuration_of(read()); });
   run_log().show(config->run.log_level);
   tell_notes(*config);
+  if (comm->rank() == 0) tell_of_output(*config);
   comm = run_communicator(*config);
   std::optional<StillAtWork> notice;
   if (comm->rank() == 0) notice.emplace("preparing the data and the model");

@@ -154,6 +154,15 @@ class Plan(AppCase):
                 for name in DIGESTS:
                     self.assertEqual(told[name], file.attrs.get(name, b"").decode())
 
+    def test_an_output_that_a_run_would_refuse_is_named(self):
+        ini = self.ini(SMALL)
+        for output, words in ((self.folder / "no" / "run.h5", f"the folder '{self.folder}/no' does not exist"),
+                              (self.folder, "it is a folder")):
+            done = self.run_ok("plan", ini, f"--run.output={output}")
+            self.assertIn("fedhpc: warning: a run here would be refused: command line: key 'run.output'", done.stderr)
+            self.assertIn(words, done.stderr)
+        self.assertEqual(self.run_ok("plan", ini).stderr, "")
+
     def test_gradients_of_methods(self):
         """Sample gradients of a round, in values: twice a model's where a client trains twice."""
         size = (784 + 1) * 6 + (6 + 1) * 10

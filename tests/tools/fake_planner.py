@@ -1,9 +1,9 @@
 """Stands in for the fedhpc program where runs are planned: plan is answered here, runs by fake_fedhpc.
 
 plan says $FAKE_MEMORY bytes per rank and 2 s per round for 24 clients on one rank, 100 rounds where nothing sets them
-and $FAKE_DIGEST of the data and $FAKE_CODE of the code, and refuses the key train.lrr and learning rates of $FAKE_LIMIT
-[9] and above. With $FAKE_NO_GPU it refuses run.device = cuda as well. Every plan is appended to $FAKE_LOG with its
-number of ranks.
+and $FAKE_DIGEST of the data and $FAKE_CODE of the code, warns of $FAKE_WARNING, and refuses the key train.lrr and
+learning rates of $FAKE_LIMIT [9] and above. With $FAKE_NO_GPU it refuses run.device = cuda as well. Every plan is
+appended to $FAKE_LOG with its number of ranks.
 """
 
 import configparser
@@ -43,6 +43,8 @@ def plan(target, arguments):
     if "FAKE_NO_GPU" in os.environ and config.get("run.device") == "cuda":
         print("fedhpc: error: key 'run.device' cannot be 'cuda': no CUDA device; allowed: auto, cpu", file=sys.stderr)
         return 2
+    if "FAKE_WARNING" in os.environ:
+        print(f"fedhpc: warning: {os.environ['FAKE_WARNING']}", file=sys.stderr)
     clients = int(given.get("data.clients", 24))
     print(json.dumps({"ranks": ranks, "clients_per_rank": -(-clients // ranks), "seconds_per_round": 2.0 / ranks,
                       "memory_per_rank_bytes": int(os.environ["FAKE_MEMORY"]), "rounds": int(config["run.rounds"]),

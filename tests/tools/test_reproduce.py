@@ -3,6 +3,7 @@
 The tests that launch runs are skipped where there is no mpirun.
 """
 
+import os
 import signal
 import subprocess
 import sys
@@ -253,11 +254,15 @@ class Reproduce(ReproduceCase):
         done = self.call("--seeds", "1")
         self.assertEqual((done.returncode, done.stdout.count("    failed: ")), (1, 2))
         self.assertIn("interrupted after round 5", self.call("--seeds", "1", "--list").stdout)
+        long_ago = time.time() - 3600
+        os.utime(self.results / "killed_seed1.h5", (long_ago, long_ago))
         done = self.call("--seeds", "1", "--only", "killed")
         self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("set aside", done.stdout)
         self.assertEqual([call.split()[0] for call in self.calls()], ["run", "run", "resume"])
         (self.results / "hungry_seed1.ckpt.5.h5").unlink()  # without a checkpoint it starts again
-        self.call("--seeds", "1", "--only", "hungry")
+        done = self.call("--seeds", "1", "--only", "hungry")
+        self.assertIn("hungry_seed1.h5 is set aside: status running", done.stdout)
         self.assertEqual(self.calls()[-1].split()[0], "run")
 
     def test_ctrl_c_stops_cleanly_and_a_second_call_at_once_is_refused(self):

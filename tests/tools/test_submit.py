@@ -70,6 +70,13 @@ class Submit(FakeCluster):
         self.assertNotIn("reserves", self.warned)
         self.assertIn("cannot be 'cuda'", self.tool("sweep", "sweep.ini", "--local", "--ranks", "1", code=2, FAKE_NO_GPU="1"))
 
+    def test_what_the_program_warns_of_is_said_once(self):
+        (self.folder / "sweep.ini").write_text("[sweep]\nbase = run.ini\ntrain.lr = 0.1, 0.2\n")
+        for tool in ("submit", "run.ini"), ("sweep", "sweep.ini"):
+            with mock.patch.object(plan, "_told", set()):
+                self.tool(*tool, FAKE_WARNING="clients 3 and 4 have no training samples")
+            self.assertEqual(self.warned, "fedhpc: warning: clients 3 and 4 have no training samples\n")
+
     def test_gpus_of_a_sweep(self):
         text = "[sweep]\nbase = run.ini\ntrain.lr = 0.1, 0.2\n"
         for more, warned in (("", True), ("run.device = cuda\n", False), ("run.device = cuda, cpu\n", True)):

@@ -24,7 +24,7 @@ from pathlib import Path
 from .configuration import read_config
 from .labels import NOT_IN_LEGEND
 from .method_keys import OF_ALL_METHODS, acting
-from .results import DIGESTS, DIVERGED, ENDED, ResultError, load
+from .results import DIGESTS, DIVERGED, ENDED, RUNNING, SILENT, ResultError, load
 
 COLUMNS = ("table", "dataset", "setting", "method", "variant", "config", "overrides", "metric", "paper", "spread",
            "pick", "state")
@@ -177,7 +177,7 @@ def job_state(job):
     if run.status in ENDED:
         return JobState("outdated" if other else "finished", run, other)
     checkpoint = any(job.output.parent.glob(f"{glob.escape(job.output.stem)}.ckpt.*"))
-    if not other and (run.status == "interrupted" or run.status in ("running", "failed") and checkpoint):
+    if not other and (run.status == "interrupted" or run.status in (RUNNING, SILENT, "failed") and checkpoint):
         return JobState("interrupted", run, f"after round {len(run.rounds)}")
     return JobState("missing", run, f"status {run.status}")
 

@@ -106,4 +106,7 @@ def _ask(program, arguments, ranks=1):
         lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
         said = next((line for line in lines if line.startswith("fedhpc: error:")), lines[0])
         raise PlanError(said.removeprefix("fedhpc: error:").strip())
+    for line in done.stderr.splitlines():
+        if line.startswith("fedhpc: warning:"):
+            _tell_once(line)
     return done.stdout

@@ -185,7 +185,9 @@ class Reproduction:
                 print(f"    could not be resumed ({outcome.message}), starts afresh", flush=True)
                 self.states[job.name] = paper_table.JobState("missing")
         if self.states[job.name].kind != "interrupted":
-            set_aside(job)
+            state = self.states[job.name]
+            if set_aside(job):
+                print(f"    {job.output} is set aside: {state.detail or state.kind}", flush=True)
             arguments = ["run", str(job.config), *(f"--{override}" for override in job.overrides),
                          f"--run.output={job.output}", "--run.progress=plain"]
             outcome = self._launch(program, arguments, job, deadline)
