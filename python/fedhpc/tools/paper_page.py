@@ -10,6 +10,7 @@ of its present configuration; the table of all figures has the others as well.
 """
 
 import hashlib
+import re
 from dataclasses import dataclass
 
 from . import paper_record
@@ -126,7 +127,8 @@ def opening(paper, groups):
             f"{max(apart, key=abs):+.2f}" if apart else "-"])) + " |")
     text = "\n".join(lines) + "\n"
     if any(group.drawn for group in groups):
-        text += f"\n![Accuracies of the paper and ours](../images/reproduction_{paper}.png)\n"
+        whose = "the paper and ours" if any(point.paper is not None for group in groups for point in group.drawn) else "our runs"
+        text += f"\n![Accuracies of {whose}](../images/reproduction_{paper}.png)\n"
     return text
 
 
@@ -219,6 +221,6 @@ def _panel(axes, group):
     axes.set_yticks(range(len(group.drawn)), [group.name_of(point) for point in reversed(group.drawn)], fontsize=7)
     axes.set_ylim(-0.7, len(group.drawn) - 0.3)
     axes.tick_params(axis="x", labelsize=7)
-    kind = "" if group.table.startswith("Fig") else "Table "
+    kind = "Table " if re.fullmatch(r"[IVX]+|\d+", group.table) else ""  # others are figures, or our own
     axes.set_title(f"{kind}{group.table}, {group.data}", fontsize=8)
     axes.set_xlabel("accuracy [%]", fontsize=7)
