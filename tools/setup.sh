@@ -64,10 +64,13 @@ install_packages() {
       say "no root rights; ask for these packages: ${missing[*]}" >&2
       exit 1
     fi
-    as_root=(sudo)
+    as_root=(sudo env)  # which drops the variables by which apt-get finds a proxy
+    for name in http_proxy https_proxy no_proxy; do
+      [ -z "${!name:-}" ] || as_root+=("$name=${!name}")
+    done
   fi
   "${as_root[@]}" apt-get -o DPkg::Lock::Timeout=300 update -qq
-  DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get -o DPkg::Lock::Timeout=300 \
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 \
     install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 

@@ -3,8 +3,8 @@
 #
 # LibTorch, HDF5, Boost and the compression libraries are in it; MPI is not, as it has to be the cluster's own.
 set -euo pipefail
+folder=$(realpath -m "${1:-$(dirname "$0")/../build}")
 cd "$(dirname "$0")/.."
-folder=${1:-build}
 tools/setup.sh --develop >&2
 PATH=$PWD/.deps/venv/bin:$PATH
 raw=$(mktemp -d)
@@ -16,4 +16,4 @@ if ! python -m auditwheel repair --exclude 'libmpi*' --exclude 'libtorch_cuda*' 
   cat "$raw/log" >&2
   exit 1
 fi
-ls "$folder"/fedhpc-*.whl
+ls -t "$folder"/fedhpc-*.whl | head -n 1

@@ -50,7 +50,7 @@ void introduce(const Experiment& experiment, const Resumption* from, int ranks,
   }
   if (const std::int64_t leaked = leaked_samples(experiment.partition()); leaked > 0) {
     run_log().of_run(LogLevel::Warning,
-                     concat(leaked, " training samples of one client are test samples of another"));
+                     concat(leaked, " training samples are test or validation samples as well"));
   }
 }
 

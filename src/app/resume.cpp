@@ -56,10 +56,8 @@ RunEnd resume(const std::string& path, const std::function<Given()>& read,
   });
   tell_notes(*config);
   for (const std::string& warning : point.warnings) run_log().of_run(LogLevel::Warning, warning);
-  const std::string left = earlier ? "rounds" : "nothing";  // as rank 0 has found it
-  if (comm->all_texts(left).front() == "nothing") {
-    return nothing_to_do(*config, comm->rank(), "complete", config->run.rounds);
-  }
+  const std::string ended = comm->all_texts(point.ended).front();
+  if (!ended.empty()) return nothing_to_do(*config, comm->rank(), ended, config->run.rounds);
   comm = run_communicator(*config);
   return carry_out(*config, *comm, host, &point.from, *earlier);
 }

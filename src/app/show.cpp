@@ -101,7 +101,7 @@ std::string run_table(const Arguments& arguments) {
   // Who writes it now cannot be told from who was killed as it did.
   lines << "status " << (run->closed ? run->status : "running or killed") << '\n'
         << "rounds " << run->rounds << '\n'
-        << "started " << run->started << '\n';
+        << "started " << run->started.substr(0, run->started.find(',')) << '\n';
   const std::vector<CheckpointFile> checkpoints = checkpoints_of(link_target(path));
   if (!checkpoints.empty()) lines << "checkpoint " << checkpoints.front().path << '\n';
   return lines.str();

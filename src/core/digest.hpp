@@ -11,6 +11,8 @@ namespace fedhpc {
 /// CRC-64/XZ of what is added, 16 hexadecimal digits.
 class Digest {
  public:
+  static constexpr std::size_t kDigits = 16;  ///< of text()
+
   void add(const void* bytes, std::size_t count) {
     value_ = lzma_crc64(static_cast<const std::uint8_t*>(bytes), count, value_);
   }

@@ -47,15 +47,15 @@ std::string processor_type(std::istream& cpuinfo) {
   return type.empty() ? "unknown" : type;
 }
 
-std::string with_processors(const std::string& types, const std::string& more) {
+std::string with_added(const std::string& names, const std::string& more) {
   constexpr std::string_view kBetween = " + ";
-  std::string all = types;
+  std::string all = names;
   for (std::size_t first = 0; first < more.size();) {
     const std::size_t last = std::min(more.find(kBetween, first), more.size());
-    const std::string type = more.substr(first, last - first);
-    const std::string framed = concat(kBetween, type, kBetween);
+    const std::string name = more.substr(first, last - first);
+    const std::string framed = concat(kBetween, name, kBetween);
     if (concat(kBetween, all, kBetween).find(framed) == std::string::npos) {
-      all = all.empty() ? type : concat(all, kBetween, type);
+      all = all.empty() ? name : concat(all, kBetween, name);
     }
     first = last + kBetween.size();
   }

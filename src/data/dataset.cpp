@@ -1,5 +1,6 @@
 #include "fedhpc/data/dataset.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <functional>
 #include <numeric>
@@ -31,6 +32,40 @@ std::unique_ptr<Dataset> open_dataset(const DataOptions& options) {
   return dataset_registry().find(options.name, "data.name")(options);
 }
 
+namespace {
+
+/// Adds samples of a dataset; returns their bytes.
+std::int64_t add_samples(Digest& digest, const Dataset& dataset,
+                         std::span<const std::int64_t> ids) {
+  const Samples some = dataset.read(ids);
+  std::size_t bytes = 0;
+  for (const Tensor& values : {some.features.contiguous(), some.told().contiguous()}) {
+    digest.add(values.const_data_ptr(), values.nbytes());
+    bytes += values.nbytes();
+  }
+  return static_cast<std::int64_t>(bytes);
+}
+
+/// The digest of all samples of a dataset, or of an even share of those that are more than kBytes.
+std::string digest_of_samples(const Dataset& dataset) {
+  constexpr std::int64_t kBytes = std::int64_t{1} << 28;
+  constexpr std::int64_t kTogether = 256;
+  const std::int64_t count = dataset.num_train() + dataset.num_test();
+  Digest digest;
+  std::int64_t step = kTogether;
+  for (std::int64_t first = 0; first < count; first += step) {
+    std::vector<std::int64_t> ids(static_cast<std::size_t>(std::min(kTogether, count - first)));
+    std::iota(ids.begin(), ids.end(), first);
+    const std::int64_t bytes = add_samples(digest, dataset, ids);
+    if (first > 0) continue;
+    const std::int64_t all = bytes * count / static_cast<std::int64_t>(ids.size());
+    step = kTogether * std::max<std::int64_t>(1, (all + kBytes - 1) / kBytes);
+  }
+  return digest.text();
+}
+
+}  // namespace
+
 std::string digest_of(const Dataset& dataset) {
   if (dataset.on_demand()) return {};
   constexpr std::int64_t kSamples = 64;
@@ -42,11 +77,12 @@ std::string digest_of(const Dataset& dataset) {
   const std::int64_t count = dataset.num_train() + dataset.num_test();
   std::vector<std::int64_t> ids;
   for (std::int64_t i = 0; i < kSamples; ++i) ids.push_back(i * (count - 1) / (kSamples - 1));
-  const Samples some = dataset.read(ids);
-  for (const Tensor& values : {some.features.contiguous(), some.told().contiguous()}) {
-    digest.add(values.const_data_ptr(), values.nbytes());
-  }
-  return digest.text();
+  add_samples(digest, dataset, ids);
+  return digest.text() + digest_of_samples(dataset);
+}
+
+bool same_data(const std::string& stored, const std::string& now) {
+  return stored == now || (stored.size() == Digest::kDigits && now.starts_with(stored));
 }
 
 std::string data_directory(const DataOptions& options) {

@@ -40,12 +40,13 @@ bool newer(const std::string& a, const std::string& b) {
   return numbers(a) > numbers(b);
 }
 
-/// Writes which round a state is of, and whose samples clients have.
-void write_origin(const h5::Handle& state, std::int64_t round, std::int64_t diverged_since,
-                  const Partition& partition) {
+/// Writes which round a state is of, whose samples clients have and what they began with.
+void write_origin(const h5::Handle& state, std::int64_t round, const Experiment& experiment) {
   h5::write_attribute(state, "round", round);
-  h5::write_attribute(state, kDivergedSince, diverged_since);
-  h5::write_attribute(state, kPartitionDigest, digest_of(partition));
+  h5::write_attribute(state, kDivergedSince, experiment.diverged_since());
+  h5::write_attribute(state, kPartitionDigest, digest_of(experiment.partition()));
+  const std::string& weights = experiment.parts().weights_digest;
+  if (!weights.empty()) h5::write_attribute(state, kWeightsDigest, weights);
 }
 
 }  // namespace
@@ -63,9 +64,9 @@ Resumption read_resumption(const std::string& path, const Tick& tick) {
     }
     const std::string version = h5::read_text_attribute(file, "fedhpc_version");
     if (newer(version, build_info().version)) {
-      throw DataError(concat("checkpoint '", path, "' was written by fedhpc ", version,
-                             ", this is ", build_info().version,
-                             "; use that version or a newer one"));
+      throw NewerVersion(concat("checkpoint '", path, "' was written by fedhpc ", version,
+                                ", this is ", build_info().version,
+                                "; use that version or a newer one"));
     }
     const h5::Handle state = h5::open_group(file, "/state");
     const bool tells = h5::has_attribute(state, kDivergedSince);  // older versions did not
@@ -73,11 +74,12 @@ Resumption read_resumption(const std::string& path, const Tick& tick) {
         tells ? h5::read_integer_attribute(state, kDivergedSince) : 0;
     return {.checkpoint = path,
             .config = read_config(file),
-            .started = h5::read_text_attribute(file, "started"),
+            .started = identity_of(file),
             .round = h5::read_integer_attribute(state, "round"),
             .block = h5::read_integer_attribute(file, "block"),
             .diverged_since = diverged_since,
-            .holds_initial_model = h5::exists(file, "/model/init/global")};
+            .holds_initial_model = h5::exists(file, "/model/init/global"),
+            .of_own_code = h5::has_attribute(file, Digests::kCode)};
   } catch (const DataError&) {
     throw;
   } catch (const Error& error) {
@@ -208,8 +210,7 @@ void Checkpointer::write_file(const std::string& path, std::int64_t round,
   for (const auto& [group, parameters] : model.parts()) {
     write_parameters(file, "/model/" + group, parameters);
   }
-  write_origin(h5::create_group(file, "/state"), round, experiment_.diverged_since(),
-               experiment_.partition());
+  write_origin(h5::create_group(file, "/state"), round, experiment_);
   StateWriter state(comm_, experiment_.parts().placement(), &file);
   experiment_.visit_state(state);
   write_partial(comm_, &file, experiment_.partial());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "fedhpc/core/build_info.hpp"
 #include "fedhpc/core/log.hpp"
 #include "fedhpc/core/processor.hpp"
 #include "fedhpc/engine/recorder.hpp"
@@ -10,10 +11,8 @@ namespace fedhpc {
 
 namespace {
 
-constexpr const char* kData = "data_digest";  // attributes of the file
-constexpr const char* kModel = "model_digest";
-constexpr const char* kCode = "code_digest";
-constexpr const char* kProcessor = "processor";
+constexpr const char* kProcessor = "processor";  // attributes of the file
+constexpr const char* kCommit = "git_commit";
 
 /// Throws DataError unless the data at hand are those a checkpoint was made with.
 void check_data(const h5::Handle& file, const std::string& path, const Parts& parts) {
@@ -32,8 +31,8 @@ void check_data(const h5::Handle& file, const std::string& path, const Parts& pa
                            difference, " samples; give the data of that run"));
   };
   refuse_unless(same, "other numbers of");
-  refuse_unless(!h5::has_attribute(file, kData) ||  // of fedhpc before it had one
-                    h5::read_text_attribute(file, kData) == parts.digests.data,
+  refuse_unless(!h5::has_attribute(file, Digests::kData) ||  // of fedhpc before it had one
+                    same_data(h5::read_text_attribute(file, Digests::kData), parts.digests.data),
                 "other");
   const h5::Handle state = h5::open_group(file, "/state");
   if (!h5::has_attribute(state, kPartitionDigest)) return;  // of fedhpc before it had one
@@ -41,18 +40,30 @@ void check_data(const h5::Handle& file, const std::string& path, const Parts& pa
 }
 
 /// Throws DataError unless the model file at hand computes what that of the checkpoint did.
-void check_model(const h5::Handle& file, const std::string& path, const Parts& parts) {
-  if (!h5::has_attribute(file, kModel)) return;  // of another model, or of fedhpc before it had one
-  if (h5::read_text_attribute(file, kModel) == parts.digests.model) return;
-  throw DataError(concat("checkpoint '", path, "' was made with another model: model.file '",
-                         parts.config.model.file, "' had other layers; give the file of that run"));
+void check_model(const h5::Handle& file, const Resumption& from, const Parts& parts) {
+  const auto refuse = [&](const char* what, const std::string& key, const std::string& value,
+                          const char* had) {
+    throw DataError(concat("checkpoint '", from.checkpoint, "' was made with another ", what, ": ",
+                           key, " '", value, "' had other ", had, "; give the file of that run"));
+  };
+  // A file without such an attribute is of another model, or of fedhpc before it had one.
+  const ModelOptions& model = parts.config.model;
+  if (h5::has_attribute(file, Digests::kModel) &&
+      h5::read_text_attribute(file, Digests::kModel) != parts.digests.model) {
+    refuse("model", "model.file", model.file, "layers");
+  }
+  const h5::Handle state = h5::open_group(file, "/state");
+  if (!from.holds_initial_model && h5::has_attribute(state, kWeightsDigest) &&
+      h5::read_text_attribute(state, kWeightsDigest) != parts.weights_digest) {
+    refuse("first model", model.key_of_weights(), model.file_of_weights(), "weights");
+  }
 }
 
 /// A warning where the code of a plug-in or of a method in Python is not that of the checkpoint:
 /// one that failed is mended, and goes on.
 std::string other_code(const h5::Handle& file, const std::string& path, const Parts& parts) {
-  if (!h5::has_attribute(file, kCode)) return {};  // of fedhpc's own, or before it had one
-  const std::string codes = h5::read_text_attribute(file, kCode);  // the last one's last
+  if (!h5::has_attribute(file, Digests::kCode)) return {};  // of fedhpc's own, or before it had one
+  const std::string codes = h5::read_text_attribute(file, Digests::kCode);  // the last one's last
   if (!parts.digests.code.empty() && codes.ends_with(parts.digests.code)) return {};
   return concat("checkpoint '", path,
                 "' was made with other code of algorithm.name = ", parts.config.algorithm_name,
@@ -63,10 +74,19 @@ std::string other_code(const h5::Handle& file, const std::string& path, const Pa
 std::string other_processor(const h5::Handle& file, const std::string& path, const Parts& parts) {
   if (!h5::has_attribute(file, kProcessor)) return {};  // of fedhpc before it had one
   const std::string known = h5::read_text_attribute(file, kProcessor);
-  if (with_processors(known, parts.processors) == known) return {};
+  if (with_added(known, parts.processors) == known) return {};
   return concat("checkpoint '", path, "' was made on another type of processor (", known, ", here ",
                 parts.processors,
                 "): from here on numbers differ by rounding from those of a run on one type");
+}
+
+/// A warning where another build of fedhpc goes on.
+std::string other_build(const h5::Handle& file, const std::string& path, const Parts&) {
+  const BuildInfo here = build_info();
+  const std::string commits = h5::read_text_attribute(file, kCommit);  // the last one's last
+  if (commits.ends_with(here.commit)) return {};
+  return concat("checkpoint '", path, "' was made by another build of fedhpc (commit ", commits,
+                ", this is ", here.commit, "): what has changed in between acts from here on");
 }
 
 /// Throws DataError unless a checkpoint holds all that the result file goes on with.
@@ -115,9 +135,9 @@ void check_records(const h5::Handle& file, const Resumption& from, const Experim
 
 void check_origin(const h5::Handle& file, const Resumption& from, const Experiment& experiment) {
   check_data(file, from.checkpoint, experiment.parts());
-  check_model(file, from.checkpoint, experiment.parts());
+  check_model(file, from, experiment.parts());
   check_records(file, from, experiment);
-  for (const auto& other : {other_code, other_processor}) {
+  for (const auto& other : {other_code, other_processor, other_build}) {
     run_log().of_run(LogLevel::Warning, other(file, from.checkpoint, experiment.parts()));
   }
 }

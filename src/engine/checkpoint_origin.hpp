@@ -6,6 +6,8 @@ namespace fedhpc {
 
 /// Attribute of a checkpoint's /state: the digest of the partition.
 inline constexpr const char* kPartitionDigest = "partition";
+/// The same of the first model's weights, where they came from a file.
+inline constexpr const char* kWeightsDigest = "weights";
 
 /// Throws DataError unless a checkpoint is of the data and of the model at hand, and holds all that
 /// the result file goes on with. Warns where it is of other code.

@@ -1,23 +1,30 @@
-// Whether a result is what a run would give.
+// What a result file says of its run, and whether it is what a run would give.
 
 #include <algorithm>
 #include <filesystem>
 #include <sstream>
 
+#include "fedhpc/data/dataset.hpp"
 #include "fedhpc/engine/resume.hpp"
 #include "fedhpc/io/durable.hpp"
 #include "fedhpc/io/hdf5.hpp"
+#include "fedhpc/io/results_writer.hpp"
+#include "fedhpc/io/time_limit.hpp"
 
 namespace fedhpc {
 
 namespace {
 
+constexpr double kReadingLimit = 20;  // s, for attributes of a result file
+
 bool same_digests(const std::string& results, const Digests& digests) {
   try {
     const h5::Handle file = h5::open_input(results);
     return std::ranges::all_of(digests.named(), [&](const auto& one) {
-      const char* name = one.first.c_str();
-      return !h5::has_attribute(file, name) || h5::read_text_attribute(file, name) == one.second;
+      const auto& [name, digest] = one;
+      if (!h5::has_attribute(file, name)) return true;
+      const std::string stored = h5::read_text_attribute(file, name);
+      return stored == digest || (name == Digests::kData && same_data(stored, digest));
     });
   } catch (const Error&) {
     return false;
@@ -25,6 +32,28 @@ bool same_digests(const std::string& results, const Digests& digests) {
 }
 
 }  // namespace
+
+std::string config_in(const std::string& path) {
+  return within_time(kReadingLimit, [&] { return read_config(h5::open_input(path)); }).value_or("");
+}
+
+std::optional<RunStatus> status_of_run(const std::string& results) {
+  const auto lines = within_time(kReadingLimit, [&]() -> std::string {
+    const h5::Handle file = h5::open_input(results);
+    if (!h5::has_attribute(file, "started") || !h5::exists(file, "/rounds"))
+      return RunStatus::kForeign;
+    return concat(identity_of(file), '\n', h5::read_text_attribute(file, "status"), '\n',
+                  h5::shape_of(h5::open_dataset(file, "/rounds/round")).at(0), ' ',
+                  h5::was_closed(file));
+  });
+  if (!lines) return std::nullopt;
+  std::istringstream stream(*lines);
+  RunStatus found;
+  std::getline(stream, found.started);
+  std::getline(stream, found.status);
+  stream >> found.rounds >> found.closed;
+  return found;
+}
 
 std::optional<RunStatus> end_of_run(const std::string& results, const Config& config) {
   const std::string path = link_target(results);

@@ -119,16 +119,23 @@ Rows read_initial_model(const std::string& key, const std::string& path, const L
   return {row.to(type), layout};
 }
 
-void read_initial_factors_(const std::string& path, const Rows& row, InitState state) {
+bool read_initial_factors_(const std::string& path, const Rows& row, InitState state) {
   const std::string source = concat("model.init_file '", path, "'");
+  bool found = false;
   with_init_file(source, path, [&](const h5::Handle& file) {
     const std::string group = group_of(file, "factors", state);
     if (!h5::exists(file, group)) return;
+    for (const std::string& name : h5::names_in(file, group)) {
+      if (row.layout->contains(name)) continue;
+      throw DataError(concat(source, " has a factor '", name, "' that the model does not"));
+    }
     for (const Field& field : row.layout->fields()) {
       if (!h5::exists(file, group + "/" + field.name)) continue;
       read_field(file, source, group, "factor", field, row.values);
+      found = true;
     }
   });
+  return found;
 }
 
 }  // namespace fedhpc

@@ -97,7 +97,7 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
   identify_code();
   fail_together(comm, [&] { within_memory("the data on the device", [&] { move_to_device(); }); });
   trainer = std::make_unique<LocalTrainer>(*model, *shard, config.train, context);
-  check_stragglers();
+  check_steps();
   evaluator = std::make_unique<Evaluator>(
       *model, context, [this] { comm.progress(); }, loss);
   open_store();

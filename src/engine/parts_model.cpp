@@ -13,6 +13,8 @@
 #include "fedhpc/engine/parts.hpp"
 #include "fedhpc/models/model_file.hpp"
 
+#include "core/digest.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -21,10 +23,13 @@ namespace {
 /// float32.
 void check_finite(const Rows& row, const char* key, const std::string& path) {
   for (const NamedTensor& one : parameters_of(row)) {
-    if (at::isfinite(one.values).all().item<bool>()) continue;
-    throw DataError(concat(key, " '", path, "': '", one.name,
-                           "' has values that are NaN, or infinite with this run.dtype; take other "
-                           "weights"));
+    const bool finite = at::isfinite(one.values).all().item<bool>();
+    const bool variance = one.name.ends_with("running_var");
+    if (finite && !(variance && one.values.lt(0).any().item<bool>())) continue;
+    throw DataError(
+        concat(key, " '", path, "': '", one.name, "' has values that are ",
+               finite ? "below 0, and it is a variance" : "NaN, or infinite with this run.dtype",
+               "; take other weights"));
   }
 }
 
@@ -70,7 +75,12 @@ void Parts::open_model(const Resumption* from) {
                              "; take another model or method"));
   }
   const LayoutPtr& layout = model->layout();
-  open_weights(from);
+  const bool given = open_weights(from);
+  if (given) {
+    Digest digest;
+    digest.add(initial.values.const_data_ptr(), initial.values.nbytes());
+    weights_digest = digest.text();
+  }
   if (!config.factorisation.factorises()) return;
   factor_map = std::make_unique<FactorMap>(config.factorisation, layout, context.summation);
   const FactorDraw draw = method().traits().factor_draw;
@@ -78,10 +88,24 @@ void Parts::open_model(const Resumption* from) {
   // A checkpoint that does not hold the initial factors holds those of its round.
   const bool saved = from != nullptr && from->holds_initial_model;
   const std::string& file = saved ? from->checkpoint : config.model.init_file;
-  if (file.empty() || draw.always) return;
-  read_initial_factors_(file, initial_factors,
-                        saved ? InitState::Initial : config.model.init_state);
-  if (!saved) check_finite(initial_factors, "model.init_file", file);
+  const bool read = !file.empty() && !draw.always &&
+                    read_initial_factors_(file, initial_factors,
+                                          saved ? InitState::Initial : config.model.init_state);
+  if (read && !saved) check_finite(initial_factors, "model.init_file", file);
+  // Factors that make the weights 0 are of an update of the weights that are given.
+  if (given && !read && !draw.zero) fit_factors();
+}
+
+void Parts::fit_factors() {
+  constexpr std::int64_t kSweeps = 20;
+  initial_factors = factor_map->fit(initial, initial_factors, kSweeps);
+  const Rows fitted = factor_map->expand(initial_factors);
+  const Tensor whole = initial.values.to(at::kDouble);
+  const double lost = whole.sub(fitted.values).norm().item<double>() / whole.norm().item<double>();
+  run_log().of_run(
+      LogLevel::Note,
+      concat("the first factors are those that come nearest to the weights of ",
+             config.model.key_of_weights(), ": ", 100 * lost, " % of their length is lost"));
 }
 
 void Parts::open_privacy() {
@@ -129,30 +153,36 @@ std::int64_t Parts::most_together() const {
   return hierarchical_cohort_limit(placement(), one_edge);
 }
 
-void Parts::check_stragglers() const {
+void Parts::check_steps() const {
   if (trainer->stragglers().stay_away() && most_together() <= 1) {
     run_log().of_run(LogLevel::Warning,
                      concat("train.stragglers leaves nobody out: a round has one participant",
                             has_edge_models() ? " at each edge" : "", ", who always stays"));
   }
-  std::int64_t most = 0;
+  std::int64_t most = 0, idle = 0;
   for (std::int64_t client = 0; client < partition.clients(); ++client) {
     most = std::max(most, steps_of(client));
+    if (steps_of(client) == 0 && partition.train.count(client) > 0) ++idle;
   }
   config.train.refuse_idle_stragglers(config.options(), most);
+  if (idle == 0) return;
+  run_log().of_run(
+      LogLevel::Warning,
+      concat(idle, " of ", partition.clients(), " clients have one training sample, ",
+             "on which batch norm takes no step: they never train, and weigh in means"));
 }
 
-void Parts::open_weights(const Resumption* from) {
+bool Parts::open_weights(const Resumption* from) {
   const LayoutPtr& layout = model->layout();
   if (from != nullptr && from->holds_initial_model) {
     initial = read_initial_model("checkpoint", from->checkpoint, layout, context.type);
-    return;
+    return false;
   }
   std::string file = config.model.file_of_weights();
   if (model->weights_of_file().defined() && config.model.init_file.empty()) {
     initial = {model->weights_of_file().to(context.type), layout};
     check_finite(initial, "model.file", config.model.file);
-    return;
+    return true;
   }
   if (config.model.init_file.empty() && !file.empty() && !holds_weights(file)) file.clear();
   if (file.empty() && from == nullptr) check_drawable(*layout, config.model.file);
@@ -161,6 +191,7 @@ void Parts::open_weights(const Resumption* from) {
                 : read_initial_model(config.model.key_of_weights(), file, layout, context.type,
                                      config.model.init_state);
   if (!file.empty()) check_finite(initial, config.model.key_of_weights(), file);
+  return !file.empty();
 }
 
 }  // namespace fedhpc

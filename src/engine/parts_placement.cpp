@@ -131,6 +131,12 @@ void Parts::tell_unused_numbers() const {
                                                " clients have no training samples: they are drawn ",
                                                "and receive models, and never train"));
   }
+  if (dataset->classes() > 1 && !dataset->on_demand()) {
+    const std::vector<std::int64_t> labels = dataset->labels();
+    if (std::ranges::find(labels, 0) == labels.end()) {
+      run_log().of_run(LogLevel::Warning, "no sample has label 0: labels count from 0");
+    }
+  }
   const std::string unreached = config.train.unreached_rate(config.run.rounds);
   if (!unreached.empty()) run_log().of_run(LogLevel::Warning, unreached);
 }
@@ -169,7 +175,7 @@ void Parts::identify_code() {
 
 void Parts::identify_processors() {
   const std::vector<std::string> types = comm.all_texts(processor_type());
-  for (const std::string& type : types) processors = with_processors(processors, type);
+  for (const std::string& type : types) processors = with_added(processors, type);
   if (processors == types.front()) return;
   run_log().of_run(LogLevel::Warning,
                    concat("ranks run on different types of processor (", processors,

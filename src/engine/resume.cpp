@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <sstream>
@@ -10,7 +12,6 @@
 #include "fedhpc/io/checkpoint_files.hpp"
 #include "fedhpc/io/durable.hpp"
 #include "fedhpc/io/hdf5.hpp"
-#include "fedhpc/io/time_limit.hpp"
 
 namespace fedhpc {
 
@@ -18,21 +19,35 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kReadingLimit = 20;  // s, for attributes of a result file
 constexpr const char* kForeign = RunStatus::kForeign;
 
 // How a run goes on and where things lie. All other keys say what its rounds mean.
-constexpr auto kChangeable = std::to_array<std::string_view>(
-    {"run.rounds", "run.output", "run.plugin", "run.progress", "run.log_level", "run.eval_every",
-     "run.live", "run.device", "run.collective_timeout", "run.mpi", "run.checkpoint_every",
-     "run.grace_seconds", "run.stop_on_divergence", "data.dir", "data.file", "data.test_file",
-     "data.partition_file", "model.file", "store.device_budget"});
+constexpr auto kChangeable = std::to_array<std::string_view>({"run.rounds",
+                                                              "run.output",
+                                                              "run.plugin",
+                                                              "run.progress",
+                                                              "run.log_level",
+                                                              "run.eval_every",
+                                                              "run.live",
+                                                              "run.device",
+                                                              "run.collective_timeout",
+                                                              "run.mpi",
+                                                              "run.checkpoint_every",
+                                                              "run.grace_seconds",
+                                                              "run.stop_on_divergence",
+                                                              "data.dir",
+                                                              "data.file",
+                                                              "data.test_file",
+                                                              "data.partition_file",
+                                                              "model.file",
+                                                              "model.init_file",
+                                                              "store.device_budget"});
 
 bool changeable(const std::string& key) {
   return std::find(kChangeable.begin(), kChangeable.end(), key) != kChangeable.end();
 }
 
-/// Throws DataError unless a result file whose run started at `run` is that of a checkpoint.
+/// Throws DataError unless a result file of the run `run` is that of a checkpoint.
 void check_same_run(const std::string& results, const std::string& run, const Resumption& from) {
   if (run == from.started) return;
   const bool foreign = run == kForeign;
@@ -89,10 +104,16 @@ ResumePoint beside_results(const std::string& results, const Tick& tick) {
   }
   std::optional<DataError> refused;
   for (const CheckpointFile& file : checkpoints_of(results)) {
+    if (access(file.path.c_str(), R_OK) != 0) {
+      throw DataError(concat("checkpoint '", file.path, "' cannot be read: ", std::strerror(errno),
+                             "; mend that, or name an older one to go on from"));
+    }
     try {
       point.from = read_resumption(file.path, tick);
       if (!run || run->started == point.from.started) return point;
       check_same_run(results, run->started, point.from);  // an earlier run of the same name left it
+    } catch (const NewerVersion&) {
+      throw;  // it is whole, and an older one's end would replace it
     } catch (const DataError& error) {
       if (!refused) refused = error;
       point.warnings.emplace_back(error.what());
@@ -100,7 +121,7 @@ ResumePoint beside_results(const std::string& results, const Tick& tick) {
   }
   if (!refused) throw nothing_found(results, run);
   throw DataError(concat(refused->what(), "; no other checkpoint of '", results,
-                         "' is left: where that one is deleted, the run begins anew"));
+                         "' is left: without that one `fedhpc run` begins anew"));
 }
 
 /// Gives a run its result file where it lies now, unless the command line names one: files may have
@@ -132,7 +153,14 @@ std::vector<Assignment> stored_assignments(const ResumePoint& point,
 std::unique_ptr<Config> stored_configuration(const ResumePoint& point,
                                              const std::vector<Assignment>& changes,
                                              const std::string& name) {
-  return std::make_unique<Config>(stored_assignments(point, changes), name);
+  try {
+    return std::make_unique<Config>(stored_assignments(point, changes), name);
+  } catch (const ConfigError& error) {
+    const std::string said = error.what();
+    if (!point.from.of_own_code || said.find("'algorithm.name'") == std::string::npos) throw;
+    throw ConfigError(concat(said, "; the method was not fedhpc's own: give its file, ",
+                             "--run.plugin=FILE, or define its class before"));
+  }
 }
 
 std::string changeable_keys(const Config& config) {
@@ -152,33 +180,11 @@ void check_rounds(const Config& config, const ResumePoint& point) {
 
 }  // namespace
 
-std::string config_in(const std::string& path) {
-  return within_time(kReadingLimit, [&] { return read_config(h5::open_input(path)); }).value_or("");
-}
-
 std::span<const std::string_view> keys_to_change_on_resume() { return kChangeable; }
 
 bool changes_meaning(const OptionSet::Entry& entry, const Config& before) {
   return !changeable(entry.key) && before.options().contains(entry.key) &&
          entry.print() != before.options().entry(entry.key).print();
-}
-
-std::optional<RunStatus> status_of_run(const std::string& results) {
-  const auto lines = within_time(kReadingLimit, [&]() -> std::string {
-    const h5::Handle file = h5::open_input(results);
-    if (!h5::has_attribute(file, "started") || !h5::exists(file, "/rounds")) return kForeign;
-    return concat(h5::read_text_attribute(file, "started"), '\n',
-                  h5::read_text_attribute(file, "status"), '\n',
-                  h5::shape_of(h5::open_dataset(file, "/rounds/round")).at(0), ' ',
-                  h5::was_closed(file));
-  });
-  if (!lines) return std::nullopt;
-  std::istringstream stream(*lines);
-  RunStatus found;
-  std::getline(stream, found.started);
-  std::getline(stream, found.status);
-  stream >> found.rounds >> found.closed;
-  return found;
 }
 
 ResumePoint find_resume_point(const std::string& path, const Tick& tick) {
@@ -198,11 +204,12 @@ ResumePoint find_resume_point(const std::string& path, Communicator& comm) {
   share(point.from.checkpoint);
   share(point.from.config);
   share(point.from.started);
-  std::string numbers = concat(point.from.round, ' ', point.from.block, ' ',
-                               point.from.diverged_since, ' ', point.from.holds_initial_model);
+  std::string numbers =
+      concat(point.from.round, ' ', point.from.block, ' ', point.from.diverged_since, ' ',
+             point.from.holds_initial_model, ' ', point.from.of_own_code);
   share(numbers);
   std::istringstream(numbers) >> point.from.round >> point.from.block >>
-      point.from.diverged_since >> point.from.holds_initial_model;
+      point.from.diverged_since >> point.from.holds_initial_model >> point.from.of_own_code;
   return point;
 }
 
@@ -230,7 +237,10 @@ std::optional<Earlier> check_results(ResumePoint& point, const Config& config) {
   check_same_run(results, run->started, point.from);
   if (!run->has_ended()) return otherwise;
   const bool asked_for = run->rounds == config.run.rounds;
-  if (asked_for && (!point.chosen || run->rounds == round)) return std::nullopt;
+  if (asked_for && (!point.chosen || run->rounds == round)) {
+    point.ended = run->status;
+    return std::nullopt;
+  }
   return run->rounds > round ? Earlier::SetAside : otherwise;
 }
 

@@ -1,6 +1,5 @@
 #include "fedhpc/io/results_writer.hpp"
 
-#include <ctime>
 #include <limits>
 
 #include <ATen/ops/empty.h>
@@ -86,14 +85,6 @@ std::vector<std::pair<std::string, h5::Handle>> open_or_create_parameters(
 
 }  // namespace
 
-std::string utc_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&now, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
-}
-
 ResultsWriter::ResultsWriter(const std::string& path, LiveMode live)
     : path_(link_target(path)),
       unfinished_(path_ + ".tmp"),
@@ -107,6 +98,7 @@ ResultsWriter::ResultsWriter(const std::string& path, LiveMode live, const RunHe
     : ResultsWriter(path, live) {
   write_header(header);
   h5::replace_attribute(file_, "started", utc_now(), kTimeCapacity);
+  h5::replace_attribute(file_, "run_id", new_run_id());
   write_start(file_, {}, 1, header.ranks);
   write_clients(clients);
   open_series(series);
@@ -126,9 +118,10 @@ ResultsWriter::ResultsWriter(const std::string& path, LiveMode live, const RunHe
     return h5::has_attribute(earlier, name) ? h5::read_text_attribute(earlier, name) : "";
   };
   const std::string codes = known("code_digest");
-  const std::string processors = known("processor");
+  const std::string processors = known("processor"), commits = known("git_commit");
   write_header(header);
-  h5::replace_attribute(file_, "processor", with_processors(processors, header.processor));
+  h5::replace_attribute(file_, "processor", with_added(processors, header.processor));
+  h5::replace_attribute(file_, "git_commit", with_added(commits, build_info().commit));
   if (!codes.empty()) {  // each version that took part
     const bool same = codes.ends_with(header.digests.code);
     h5::replace_attribute(file_, "code_digest",

@@ -4,6 +4,7 @@
 #include <caffe2/serialize/inline_container.h>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/isnan.h>
 
 #include "fedhpc/io/hdf5.hpp"
 #include "fedhpc/models/layer.hpp"
@@ -56,7 +57,11 @@ ModelDescription read_lines(const h5::Handle& file, const std::string& source) {
   }
   if (!h5::exists(file, "/constants")) return description;
   for (const std::string& name : h5::names_in(file, "/constants")) {
-    description.constants.emplace(name, read_constant(file, "/constants/" + name));
+    const Tensor values = read_constant(file, "/constants/" + name);
+    if (at::isnan(values).any().item<bool>()) {  // -inf is what masks have
+      throw DataError(concat(source, ": constant '", name, "' has values that are NaN"));
+    }
+    description.constants.emplace(name, values);
   }
   return description;
 }

@@ -420,6 +420,44 @@ class BadInput(AppCase):
         (self.folder / "d.csv").write_bytes((self.folder / "a.csv").read_bytes())
         self.run_ok("resume", "run.h5", "--run.rounds=3", "--data.file=d.csv")
 
+    def test_a_number_among_many_samples_that_has_changed(self):
+        numbers = np.random.default_rng(1).normal(size=(600, 3)).round(3)
+        for name, changed in (("a", ()), ("b", (101,))):
+            rows = [f"{a + 1 if i in changed else a},{b},{c},{i % 2}" for i, (a, b, c) in enumerate(numbers)]
+            (self.folder / f"{name}.csv").write_text("\n".join(rows) + "\n")
+        run = ["run", "base.ini", "--data.name=csv", "--data.partition=iid", "--data.clients=4", "--run.rounds=2",
+               "--data.standardize=none", "--run.output=run.h5"]
+        self.run_ok(*run, "--data.file=a.csv")
+        self.refused(["resume", "run.h5", "--run.rounds=3", "--data.file=b.csv"], ["run.ckpt.2.h5", "other samples"])
+        for name, aside in (("a", 0), ("b", 1)):
+            self.run_ok(*run, f"--data.file={name}.csv", "--go-on")
+            self.assertEqual(len(list(self.folder.glob("run.old?.h5"))), aside)
+        with edited(self.folder / "run.ckpt.2.h5") as file:  # as fedhpc wrote it before it looked at all samples
+            file.attrs["data_digest"] = np.bytes_(file.attrs["data_digest"][:16])
+        self.run_ok("resume", "run.h5", "--run.rounds=3")
+
+    def test_other_weights_to_begin_with(self):
+        """Where the checkpoint does not hold them, clients that have not been drawn yet would begin with those."""
+        self.run_ok("run", "base.ini", "--run.rounds=1", "--run.output=a.h5")
+        self.run_ok("run", "base.ini", "--run.rounds=1", "--run.seed=9", "--run.output=b.h5")
+        for save, fits in (("draws", False), ("init", True)):
+            with self.subTest(save):
+                self.run_ok("run", "base.ini", "--run.rounds=2", "--algorithm.name=ditto", "--model.init_file=a.h5",
+                            f"--run.save={save}", f"--run.output={save}.h5")
+                shutil.copy(self.folder / "a.h5", self.folder / "moved.h5")
+                resume = ["resume", f"{save}.h5", "--run.rounds=3"]
+                if not fits:
+                    self.refused([*resume, "--model.init_file=b.h5"], [f"{save}.ckpt.2.h5", "another first model", "/b.h5'"])
+                self.run_ok(*resume, f"--model.init_file={'b' if fits else 'moved'}.h5")
+
+    def test_a_checkpoint_that_is_not_damaged_is_not_passed_over(self):
+        self.run_ok("run", "base.ini", "--run.rounds=2", "--run.checkpoint_every=1", "--run.output=run.h5")
+        newest = self.folder / "run.ckpt.2.h5"
+        with edited(newest) as file:
+            file.attrs["fedhpc_version"] = np.bytes_("99.0.0")
+        self.refused(["resume", "run.h5", "--run.rounds=3"], ["run.ckpt.2.h5", "99.0.0"])
+        self.assertTrue(newest.exists())
+
     def test_another_model_of_the_same_parameters(self):
         """Neither on another rank nor of a run that goes on; where a file lies does not matter, nor do its weights."""
         for name, activation in (("a.h5", "tanh"), ("b.h5", "relu"), ("c.h5", "tanh")):
@@ -456,6 +494,14 @@ class BadInput(AppCase):
             file.attrs["started"] = np.bytes_("2001-02-03T04:05:06Z")
         for name in ("run.h5", "run.ckpt.2.h5"):
             self.refused(["resume", name], ["run.h5", "2001-02-03T04:05:06Z", "run.ckpt.2.h5", "--run.output"])
+
+    def test_a_result_file_of_a_run_that_began_in_the_same_second(self):
+        for seed in "12":
+            self.run_ok("run", "base.ini", f"--run.seed={seed}", "--run.rounds=2", f"--run.output={seed}.h5")
+            for name in (f"{seed}.h5", f"{seed}.ckpt.2.h5"):
+                with edited(self.folder / name) if "ckpt" in name else h5py.File(self.folder / name, "r+") as file:
+                    file.attrs["started"] = np.bytes_("2001-02-03T04:05:06Z")
+        self.refused(["resume", "1.ckpt.2.h5", "--run.output=2.h5", "--run.rounds=3"], ["2.h5", "run_id", "1.ckpt.2.h5"])
 
     def test_a_running_run_is_not_resumed(self):
         self.finished_run()

@@ -154,6 +154,16 @@ class Plan(AppCase):
                 for name in DIGESTS:
                     self.assertEqual(told[name], file.attrs.get(name, b"").decode())
 
+    def test_clients_that_batch_norm_leaves_without_steps_are_told_of(self):
+        with h5py.File(self.folder / "parts.h5", "w") as file:
+            for part, counts in (("train", (8, 1)), ("test", (4, 4))):
+                file[f"{part}_offsets"] = np.cumsum((0, *counts))
+            file["train_samples"], file["test_samples"] = np.arange(9), np.arange(20, 28)
+        ini = self.ini("[data]\nname=glyphs\npartition=file\npartition_file=parts.h5\n[run]\nrounds=1\n")
+        told = "fedhpc: warning: 1 of 2 clients have one training sample, on which batch norm takes no step"
+        for model, warned in (("mlr", False), ("cnn2", True)):
+            self.assertEqual(told in self.run_ok("plan", ini, f"--model.name={model}").stderr, warned, model)
+
     def test_an_output_that_a_run_would_refuse_is_named(self):
         ini = self.ini(SMALL)
         for output, words in ((self.folder / "no" / "run.h5", f"the folder '{self.folder}/no' does not exist"),

@@ -53,7 +53,7 @@ class Divergence(AppCase):
                 self.assertRegex(warnings(done)[0], r"diverges since round 1: .*train\.lr")
                 self.assertIn("loss nan", done.stdout)
         done = self.run_ok("resume", "run.h5")
-        self.assertIn("nothing to do: run.h5 is complete with 6 rounds", done.stdout)
+        self.assertIn("nothing to do: run.h5 has diverged after 6 rounds", done.stdout)
 
     def test_may_stop_a_run(self):
         for ranks in (0, 2):

@@ -8,7 +8,8 @@ import signal
 import subprocess
 
 import h5py
-from app_support import (SMALL_RUN, AppCase, contents, environment, fedhpc, finish, main, options, rounds_in, start,
+import numpy as np
+from app_support import (SMALL_RUN, AppCase, contents, edited, environment, fedhpc, finish, main, options, rounds_in, start,
                          wait_until)
 
 RUN = f"[run]\nrounds = 4\ncheckpoint_every = 1\n{SMALL_RUN}"
@@ -81,7 +82,7 @@ class GoOn(Case):
             damaged[len(damaged) // 2] ^= 4
             path.write_bytes(damaged)
         self.refused(["run", "run.ini", "--go-on", "--run.rounds=5"],
-                     "no other checkpoint of 'run.h5' is left: where that one is deleted, the run begins anew")
+                     "no other checkpoint of 'run.h5' is left: without that one `fedhpc run` begins anew")
         self.without_checkpoints()
         self.go_on("--run.rounds=5")
         self.assertEqual((rounds_in(self.folder / "run.h5"), self.aside()), (5, ["run.old1.h5"]))
@@ -108,6 +109,21 @@ class GoOn(Case):
             self.assertEqual(done.returncode, 1)
             self.assertIn(expected, done.stdout)
         self.assertEqual(self.aside(), [])
+        done = fedhpc("resume", "run.h5", cwd=self.folder)
+        self.assertEqual((done.returncode, done.stdout.strip()), (0, "nothing to do: run.h5 has diverged after 6 rounds"))
+        done = fedhpc("resume", "run.h5", "--run.stop_on_divergence=true", cwd=self.folder)
+        self.assertEqual(done.returncode, 1, done.stdout)
+
+    def test_another_build_that_goes_on_is_named_and_kept(self):
+        self.go_on()
+        with edited(self.folder / "run.ckpt.4.h5") as file:
+            here = file.attrs["git_commit"].decode()
+            file.attrs["git_commit"] = np.bytes_("0123456789ab")
+        self.assertIn("another build of fedhpc (commit 0123456789ab, this is " + here,
+                      self.run_ok("resume", "run.h5", "--run.rounds=5").stderr)
+        with h5py.File(self.folder / "run.h5") as file:
+            self.assertEqual(file.attrs["git_commit"].decode(), f"0123456789ab + {here}")
+        self.assertEqual(self.run_ok("resume", "run.h5", "--run.rounds=6").stderr, "")
 
     def test_another_configuration_beside_a_checkpoint_is_refused(self):
         self.go_on()

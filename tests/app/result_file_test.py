@@ -19,7 +19,7 @@ bytes_up_edge_cloud bytes_down_edge_cloud bytes_up_client_cloud bytes_down_clien
 simulated_seconds wall_seconds seconds_train seconds_wait balance bytes_moved seconds_aggregate seconds_evaluate seconds_io""".split()
 EVALUATED = [name for name in METRICS if re.search("accuracy|_loss", name)
              and name not in ("train_loss", "edge_accuracy") and not name.startswith("validation_")]
-TEXTS = "fedhpc_version git_commit config command_line processor device started finished status data_digest".split()
+TEXTS = "fedhpc_version git_commit config command_line processor device run_id started finished status data_digest".split()
 NUMBERS = "seed ranks block".split()
 SHAPES = {"fc1.weight": (8, 30), "fc1.bias": (8,), "fc2.weight": (10, 8), "fc2.bias": (10,)}
 PARAMETERS = sum(int(np.prod(shape)) for shape in SHAPES.values())
@@ -69,7 +69,7 @@ class ResultFile(AppCase):
                     self.assertRegex(texts[name], r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
                 self.assertLessEqual(texts["started"], texts["finished"])
                 self.assertEqual([file.attrs[name] for name in NUMBERS], [9, max(ranks, 1), 2])
-                self.assertRegex(texts["data_digest"], r"^[0-9a-f]{16}$")
+                self.assertRegex(texts["data_digest"], r"^[0-9a-f]{32}$")
                 self.assertEqual((list(file["starts/first_round"]), list(file["starts/ranks"])), ([1], [max(ranks, 1)]))
                 self.assertEqual(file["hostnames"].shape, (max(ranks, 1),))
                 self.assertEqual(set(file), {"clients", "draws", "hostnames", "model", "partition", "rounds", "starts"})

@@ -24,11 +24,11 @@ TEST(Processor, IsNamedByItsType) {
 }
 
 TEST(Processor, TypesStandOnceInAList) {
-  EXPECT_EQ(with_processors("", "A, model 1"), "A, model 1");
-  EXPECT_EQ(with_processors("A, model 17", "A, model 1"), "A, model 17 + A, model 1");
-  EXPECT_EQ(with_processors("A + B", "B"), "A + B");
-  EXPECT_EQ(with_processors("A", "B + A + C"), "A + B + C");
-  EXPECT_EQ(with_processors("A", ""), "A");
+  EXPECT_EQ(with_added("", "A, model 1"), "A, model 1");
+  EXPECT_EQ(with_added("A, model 17", "A, model 1"), "A, model 17 + A, model 1");
+  EXPECT_EQ(with_added("A + B", "B"), "A + B");
+  EXPECT_EQ(with_added("A", "B + A + C"), "A + B + C");
+  EXPECT_EQ(with_added("A", ""), "A");
 }
 
 }  // namespace

@@ -185,6 +185,15 @@ class Summarize(Folder):
         self.assertEqual([line["n"] for line in self.table(*several)], ["1"] * 3)
         self.assertIn(("a", "1"), self.labels_of_lines(*several))
 
+    def test_digests_of_few_samples_are_halves_of_those_of_all(self):
+        few, more = "0123456789abcdef", "fedcba9876543210"
+        runs = [self.on_data("a", few, seed=1), self.on_data("b", few + "1" * 16, seed=2)]
+        self.assertEqual([line["n"] for line in self.table(*runs)], ["2"])
+        runs += [self.on_data("c", more + "1" * 16, seed=3)]
+        self.assertEqual(sorted(line["n"] for line in self.table(*runs)), ["1", "2"])
+        runs = [self.on_data("d", few + "1" * 16, seed=4), self.on_data("e", few + "2" * 16, seed=5)]
+        self.assertEqual(len(self.table(*runs)), 2)
+
     def of_digest(self, name, seed=1, file="", **digests):
         text = config(seed) + (f"[model]\nfile={file}\n" if file else "")
         return write_run(self.folder / f"{name}.h5", config=text, attributes=digests)

@@ -12,7 +12,7 @@ std::string processor_type();
 /// The same from what Linux says in /proc/cpuinfo; "unknown" where that names no type.
 std::string processor_type(std::istream& cpuinfo);
 
-/// Some types with " + " between them, and those of `more` that are not among them.
-std::string with_processors(const std::string& types, const std::string& more);
+/// Some names with " + " between them, and those of `more` that are not among them.
+std::string with_added(const std::string& names, const std::string& more);
 
 }  // namespace fedhpc

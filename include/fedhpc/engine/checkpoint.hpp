@@ -14,19 +14,26 @@
 
 namespace fedhpc {
 
+/// A checkpoint is of a newer version of fedhpc than this one.
+class NewerVersion : public DataError {
+ public:
+  using DataError::DataError;
+};
+
 /// A run goes on from this; it stands in a checkpoint. The same on every rank.
 struct Resumption {
   std::string checkpoint;           ///< path
   std::string config;               ///< resolved INI of the run
-  std::string started;              ///< start of the run: tells it from others of the same name
+  std::string started;              ///< as identity_of() has it
   std::int64_t round = 0;           ///< rounds done
   std::int64_t block = 1;           ///< clients trained together
   std::int64_t diverged_since = 0;  ///< the round in which it began to diverge; 0: none
   bool holds_initial_model = false;
+  bool of_own_code = false;  ///< its method is of a plug-in or in Python
 };
 
 /// Reads the resumption of a run from a checkpoint. Throws DataError for a file that is not a whole
-/// checkpoint, or one of a newer version.
+/// checkpoint, NewerVersion for one that a newer version wrote.
 Resumption read_resumption(const std::string& path, const Tick& tick = {});
 
 /// Puts an experiment into the state of a checkpoint: rank 0 reads, every rank gets what it needs.

@@ -37,8 +37,9 @@ Rows read_initial_model(const std::string& key, const std::string& path, const L
                         at::ScalarType type, InitState state = InitState::Initial);
 
 /// Replaces the factors in `row` [1, Q] by those of model.init_file: /model/init/factors, else
-/// likewise /model/factors. Throws DataError for one of another shape.
-void read_initial_factors_(const std::string& path, const Rows& row,
+/// likewise /model/factors. Returns whether there were any. Throws DataError for one that the model
+/// does not have, or of another shape.
+bool read_initial_factors_(const std::string& path, const Rows& row,
                            InitState state = InitState::Initial);
 
 /// Returns the parameters of a row [1, P] as tensors in their own shapes.

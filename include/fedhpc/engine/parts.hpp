@@ -61,7 +61,8 @@ struct Parts {
   const Context context;
   std::unique_ptr<Dataset> dataset;
   Digests digests;
-  std::string processors;  ///< the types of all ranks' processors, each once
+  std::string weights_digest;  ///< of the first model, where a file gives its weights
+  std::string processors;      ///< the types of all ranks' processors, each once
   Partition partition;
   std::unique_ptr<Topology> topology;
   Preparation preparation = Standardize::None;  ///< of the samples
@@ -119,7 +120,9 @@ struct Parts {
   void load_samples();
   void start_moves();
   void open_model(const Resumption* from);
-  void open_weights(const Resumption* from);
+  void fit_factors();
+  /// Whether a file has given them.
+  bool open_weights(const Resumption* from);
   /// Data and initial rows go where clients train.
   void move_to_device();
   /// Throws ConfigError for a series of the method that has no name of its own.
@@ -131,7 +134,7 @@ struct Parts {
   std::int64_t most_together() const;
   /// Throws ConfigError where late clients could not train less than others; warns where they could
   /// not stay away.
-  void check_stragglers() const;
+  void check_steps() const;
   void open_store();
   std::int64_t chosen_block_width(const Resumption* from);
   std::int64_t free_device_bytes() const;  ///< this rank's part of what its card has free

@@ -28,7 +28,7 @@ bool changes_meaning(const OptionSet::Entry& entry, const Config& before);
 struct RunStatus {
   static constexpr const char* kForeign = "not a result file";
 
-  std::string started;      ///< when, or kForeign
+  std::string started;      ///< as identity_of() has it, or kForeign
   std::string status;       ///< "complete", "diverged", "interrupted", "failed"; "running" before
   std::int64_t rounds = 0;  ///< done
   bool closed = false;      ///< whether its writer has closed it
@@ -48,6 +48,7 @@ struct ResumePoint {
   std::string results;                ///< the result file the run belongs to
   std::vector<std::string> warnings;  ///< on damaged files that were passed over
   bool chosen = false;                ///< the checkpoint was given; rank 0 knows it
+  std::string ended;  ///< how, where check_results() finds nothing left to do; rank 0 knows it
 };
 
 /// Finds the point from which a run goes on: the checkpoint `path`, or the newest usable one beside

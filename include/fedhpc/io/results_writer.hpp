@@ -28,7 +28,7 @@ struct RunHeader {
   std::string command_line;
   std::int64_t seed = 0;
   std::int64_t ranks = 1;
-  std::string processor;  ///< of all ranks, as with_processors() has them
+  std::string processor;  ///< of all ranks, as with_added() has them
   std::string device;
   std::int64_t block = 1;
   Digests digests{};
@@ -141,5 +141,12 @@ std::string read_config(const h5::Handle& file);
 
 /// Returns the time now, as 2026-01-31T12:00:00Z.
 std::string utc_now();
+
+/// Returns 16 drawn hexadecimal digits, which tell runs apart that start within a second.
+std::string new_run_id();
+
+/// Returns what tells the run of a result file or of a checkpoint from all others: when it started,
+/// and its id where the file has one.
+std::string identity_of(const h5::Handle& file);
 
 }  // namespace fedhpc

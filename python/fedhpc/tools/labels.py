@@ -3,7 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
-from .results import DIGESTS
+from .results import DIGESTS, comparable
 
 SEEDS = {"run.seed", "data.seed"}
 # Where results go, how they are watched and which machine works: they do not change what comes out.
@@ -114,6 +114,9 @@ def groups_of_seeds(runs, tell):
     those that have it, unless they have several.
     """
     configs = [settings(run, SEEDS) for run in runs]
+    with_data = [config for config in configs if DIGEST in config]
+    for config, digest in zip(with_data, comparable("data_digest", [config[DIGEST] for config in with_data])):
+        config[DIGEST] = digest
     own = [([config.pop(key, None) for key in FILES], frozenset(config.items())) for config in configs]
     known = {}  # of each configuration and kind
     for digests, config in own:

@@ -24,7 +24,7 @@ from pathlib import Path
 from .configuration import read_config
 from .labels import NOT_IN_LEGEND
 from .method_keys import OF_ALL_METHODS, acting
-from .results import DIGESTS, DIVERGED, ENDED, RUNNING, SILENT, ResultError, load
+from .results import DIGESTS, DIVERGED, ENDED, RUNNING, SILENT, ResultError, comparable, load
 
 COLUMNS = ("table", "dataset", "setting", "method", "variant", "config", "overrides", "metric", "paper", "spread",
            "pick", "state")
@@ -200,7 +200,7 @@ def _differences_unset(job, run):
             return f"the result has {key}={value}, not {job.resolved[key]}"
     for name, what in DIGESTS.items():
         digests = run.attributes.get(name), (job.digests or {}).get(name)
-        if all(digests) and len(set(digests)) > 1:
+        if all(digests) and len(set(comparable(name, digests))) > 1:
             return f"the result is of other {what}"
     return ""
 

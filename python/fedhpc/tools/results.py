@@ -24,6 +24,7 @@ from .configuration import parse_config
 from .result_file import MODES, PROBE_SECONDS, ResultError, open_run, read_contents, reading
 
 DIGESTS = {"data_digest": "data", "model_digest": "models", "code_digest": "code"}  # attributes, and of what they are
+OF_FEW_SAMPLES = 16  # digits of a data_digest that fedhpc wrote before it had a second half, of all samples
 VALIDATION = "validation_"  # begins the names of series on the samples that clients set aside
 SILENT_ROUNDS = 10  # a run that has written nothing for so many median rounds may be dead
 SILENT_SECONDS = 2.0  # and for at least this long: clocks of file systems are coarse
@@ -156,6 +157,13 @@ def is_beside_its_run(path, found):
     """Whether the file's run is in `found`, or that of which its run is an earlier version."""
     run = run_of(path)
     return run is not None and (run in found or is_beside_its_run(run, found))
+
+
+def comparable(name, digests):
+    """Digests of the attribute `name` that equal ones share: where one is of few samples, so are all."""
+    if name == "data_digest" and any(len(digest) == OF_FEW_SAMPLES for digest in digests):
+        return [digest[:OF_FEW_SAMPLES] for digest in digests]
+    return list(digests)
 
 
 def tells(tool):
