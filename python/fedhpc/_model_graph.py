@@ -20,7 +20,10 @@ from ._model_operations import EMPTY, IGNORED, OPERATIONS, VIEWS, name_of
 from ._model_tracing import OWN, TORCH, checked_parameters, example_of, exported
 from .errors import ConfigError
 
-LACKS = "a value that the format lacks, such as the last cell state of an LSTM or the place of a maximum,"
+LACKS = {"lstm": "the last cell state of an LSTM", "max": "the place of a maximum"}
+#: These make NaN or inf of the -inf that a mask may hold.
+NO_MASKS = {"sub", "subtract", "rsub", "mul", "multiply", "div", "divide", "true_divide", "matmul", "mm", "bmm",
+            "linear", "einsum"}
 RANDOM = re.compile("rand|bernoulli|normal|uniform|exponential|poisson|multinomial")
 
 
@@ -29,15 +32,16 @@ def trace(module, example):
     module = getattr(module, "_orig_mod", module)  # what torch.compile has wrapped
     parameters = checked_parameters(module)
     kind = next(iter(parameters.values())).dtype
-    program, batch = exported(module, example_of(module, example, kind).to(next(iter(parameters.values())).device))
-    one, other = (Walk(program, module, kind, size) for size in (batch, batch + 1))
-    for a, b in zip(one.lines.lines, other.lines.lines):
-        same = a.text() == b.text() and (a.op != "constant" or np.array_equal(
-            one.lines.constants[a.keys["constant"]], other.lines.constants[b.keys["constant"]], equal_nan=True))
-        if not same:
-            refuse("the result for a sample depends on how many samples the batch has", a.name)
-    if len(one.lines.lines) != len(other.lines.lines):
+    batch = example_of(module, example, kind).to(next(iter(parameters.values())).device)
+    program, by_mode = exported(module, batch)
+    one, other = (Walk(program, module, kind, size) for size in (len(batch), len(batch) + 1))
+    a, b = one.lines.apart(other.lines)
+    if a and b:
+        refuse("the result for a sample depends on how many samples the batch has", a.name)
+    if a or b:
         refuse("what is computed depends on how many samples the batch has")
+    if by_mode:
+        check_testing(module, batch, kind, Walk(program, module, kind, len(batch), noisy=False).lines)
     unused = [name for name in parameters if name not in one.used]
     if unused:
         refuse(f"the output does not depend on parameter {unused[0]}, which would get no gradient",
@@ -46,15 +50,30 @@ def trace(module, example):
     return one.lines, {name: tensor for name, tensor in tensors.items() if name in one.used}
 
 
-class Walk:
-    """One walk through the graph, with a batch of `size` samples."""
+def check_testing(module, batch, kind, trained):
+    """Refuses a module that in eval() computes something else than the lines `trained`, which are without dropout."""
+    try:
+        program, _ = exported(module, batch, training=False)
+        tested = Walk(program, module, kind, len(batch), noisy=False).lines
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("exported: ", "exported: in eval(), as it is tested, ", 1)) from None
+    a, b = trained.apart(tested)
+    if a or b:
+        refuse("forward computes something else in eval() than in train(), apart from dropout and batch norm,",
+               (a if b is None or a and len(trained.lines) >= len(tested.lines) else b).of,
+               "leave out what depends on self.training")
 
-    def __init__(self, program, module, kind, size):
-        self.program, self.kind, self.size = program, kind, size
+
+class Walk:
+    """One walk through the graph, with a batch of `size` samples; noisy: with dropout, and batch norm that trains."""
+
+    def __init__(self, program, module, kind, size, noisy=True):
+        self.program, self.kind, self.size, self.noisy = program, kind, size, noisy
         self.lines, self.used = Lines(), {}  # used: {name of a parameter: place}
         self.values, self.alias, self.tensor_of = {}, {}, {}  # of nodes: what they are; memory and tensor they share
         self.buffers = dict(module.named_buffers(remove_duplicate=False))
         self.rows = {}  # {name: Value} of parameters that are lines
+        self.lacking = {}  # {node: the one that yielded the value that no line yields, on which it depends}
         self.dropped = set()  # nodes that drew numbers by which samples are dropped
         nodes = list(program.graph.nodes)
         self.order = {node: at for at, node in enumerate(nodes)}
@@ -100,6 +119,8 @@ class Walk:
             self.alias[node], self.tensor_of[node] = self.alias.get(of, node), node
             items = self.values[of]
             self.values[node] = items[node.args[1]] if isinstance(items, (tuple, list)) else MISSING
+            if self.values[node] is MISSING:
+                self.lacking[node] = self.lacking.get(of, of)
             return
         arguments = node.all_input_nodes
         traced = any(isinstance(self.values[one], (Value, Parameter, Noise)) for one in arguments)
@@ -108,6 +129,7 @@ class Walk:
             self.values[node] = None
         elif any(self.values[one] is MISSING for one in arguments):
             self.values[node] = MISSING
+            self.lacking[node] = next(self.lacking[one] for one in arguments if one in self.lacking)
         elif not traced or name in EMPTY:
             self._carry_out(node, name)
         else:
@@ -248,7 +270,9 @@ class Walk:
             self.refuse(f"forward returns a {what} of {len(outputs)} values", todo="return one tensor")
         result = self.values[outputs[0]] if isinstance(outputs[0], torch.fx.Node) else outputs[0]
         if result is MISSING:
-            self.refuse(LACKS)
+            self.node = self.lacking[outputs[0]]
+            name = name_of(self.node)
+            self.refuse(LACKS.get(name, f"a result of {name}") + ", which the format lacks,")
         if not isinstance(result, Value) or 0 not in self.lines.needed(result.line):
             refuse("what forward returns does not depend on its input", todo="return one tensor made of the input")
         self.node = outputs[0]
@@ -299,6 +323,7 @@ class Walk:
         if not all(math.isfinite(one) for one in keys.values() if isinstance(one, float)):
             self.refuse("a number that is not finite")
         line = self.lines.add(op, inputs, shape, parameters, self.name(), **keys)
+        self.lines[line].of = self.place()
         return Value(line, tuple(dims) if dims is not None else (Batch(), *shape))
 
     def elementwise(self, op, value, **keys):
@@ -315,7 +340,8 @@ class Walk:
             return self.rows[one.name]
         if isinstance(one, Constant):
             return self._constant(one, whole)
-        return self.refuse("random numbers other than dropout" if isinstance(one, Noise) else LACKS)
+        return self.refuse("random numbers other than dropout" if isinstance(one, Noise) else
+                           f"an operand of {name_of(self.node)} that the format lacks")
 
     def _constant(self, one, whole):
         """A constant, the same for every sample where it has the size of the batch."""
@@ -334,15 +360,22 @@ class Walk:
             tensor = tensor if inner > 1 else tensor.squeeze(one.batch)
             dims = (*dims[:one.batch], batch, *dims[one.batch + 1:])
         array = tensor.detach().cpu().to(torch.int64 if whole else self.kind).numpy()
-        return Value(self.lines.constant(array.reshape(array.shape or (1,))), dims)
+        if np.isnan(array).any() or (array == np.inf).any() or (
+                name_of(self.node).rstrip("_") in NO_MASKS and not np.isfinite(array).all()):
+            self.refuse(f"{one.name or 'a constant'}, which {name_of(self.node)} takes, holds NaN or infinite numbers,",
+                        "give finite ones; -inf may be added, as masks are")
+        line = self.lines.constant(array.reshape(array.shape or (1,)))
+        self.lines[line].of = self.lines[line].of or self.place()
+        return Value(line, dims)
 
     def _operand(self, node):
         """What an operation sees of the value of a node: constants say where they have the batch."""
         value = self.values[node]
         if not isinstance(value, torch.Tensor):
             return value
-        return Constant(value, next((dim for dim, length in enumerate(node.meta["val"].shape)
-                                     if not is_fixed(length)), None))
+        batch = next((dim for dim, length in enumerate(node.meta["val"].shape) if not is_fixed(length)), None)
+        held = self.alias.get(node, node).op == "placeholder"
+        return Constant(value, batch, self._buffer_name(node) if held else "")
 
     def weight(self, one, what):
         """The name of a parameter that a layer reads as it is; None stays None."""

@@ -49,12 +49,12 @@ def convolution(walk, input, weight, bias=None, stride=1, padding=0, dilation=1,
 
 @operation("batch_norm", "_batch_norm_impl_index", "native_batch_norm", "cudnn_batch_norm")
 def batch_norm(walk, input, weight, bias, running_mean, running_var, training, momentum, eps, **_):
+    if not training and walk.noisy:
+        walk.refuse("batch norm whose statistics are frozen", "let it train, or use another norm")
     if weight is None or bias is None:
         walk.refuse("batch norm without weight and bias", "leave affine=True")
     if running_mean is None or running_var is None:
         walk.refuse("batch norm without running statistics", "leave track_running_stats=True")
-    if not training:
-        walk.refuse("batch norm whose statistics are frozen", "let it train, or use another norm")
     names = [walk.weight(weight, "the weight of a batch norm"), walk.weight(bias, "the bias of a batch norm")]
     names += [walk.buffer_name("running_mean"), walk.buffer_name("running_var")]
     value = walk.value(input)
@@ -312,7 +312,7 @@ def attention(walk, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=
             inputs.append(mask)
     if is_causal:
         keys["causal"] = True
-    if dropout_p:
+    if dropout_p and walk.noisy:
         keys["dropout"] = float(dropout_p)
     dims = (*leading, length, out)
     return walk.emit("attention", inputs, sample_shape(dims), dims, **keys)

@@ -95,10 +95,13 @@ class Parameter:
 
 
 class Constant:
-    """A tensor that depends on neither the input nor parameters; `batch` is the dimension with the batch, or None."""
+    """A tensor that depends on neither the input nor parameters; `batch` is the dimension with the batch, or None.
 
-    def __init__(self, tensor, batch=None):
-        self.tensor, self.batch = tensor, batch
+    name: of the buffer that it is, or empty.
+    """
+
+    def __init__(self, tensor, batch=None, name=""):
+        self.tensor, self.batch, self.name = tensor, batch, name
 
     def map(self, function):
         """The constant of other numbers, in the same shape."""
@@ -165,6 +168,7 @@ class Line:
     parameters: tuple = ()
     name: str = ""
     place: float = 0.0  # among all lines that were made
+    of: str = ""  # the place in the module and the user's line
 
     def text(self):
         keys = {"shape": self.shape} if self.op in SHAPED else {}
@@ -235,6 +239,14 @@ class Lines:
                 kept[new], line.keys = self.constants[old], {**line.keys, "constant": new}
         self.constants = kept
 
+    def apart(self, other):
+        """The first lines, of these and of others, that are not the same; None for what is not there, or nowhere."""
+        for a, b in itertools.zip_longest(self.lines, other.lines):
+            if a is None or b is None or a.text() != b.text() or a.op == "constant" and not np.array_equal(
+                    self.constants[a.keys["constant"]], other.constants[b.keys["constant"]], equal_nan=True):
+                return a, b
+        return None, None
+
     def needed(self, last):
         """The lines on which `last` depends."""
         needed, todo = set(), [last]
@@ -290,7 +302,7 @@ class Lines:
                 inputs.append(mask)
         if dropout is not None:
             keys["dropout"] = dropout.keys["p"]
-        return Line("attention", tuple(inputs), product.shape, keys, (), product.name, product.place)
+        return Line("attention", tuple(inputs), product.shape, keys, (), product.name, product.place, product.of)
 
     def _above(self, line, op, uses):
         """The line and its input where it is `op` and nothing else uses it, else None and the number as it was."""

@@ -270,7 +270,7 @@ def masked(walk, value, mask):
 
 def drop(walk, value, p, channels):
     value = walk.value(value)
-    if p == 0:
+    if p == 0 or not walk.noisy:
         return value
     if value.batch is None:
         walk.refuse("dropout of a value that all samples share", "drop out after it meets the samples")
@@ -285,6 +285,8 @@ def drop_samples(walk, value, noise):
     if noise.drawn in walk.dropped:
         walk.refuse("random numbers of samples that are used twice", "draw anew for the second use")
     walk.dropped.add(noise.drawn)
+    if not walk.noisy:
+        return value
     one = walk.reshaped(value, (Batch(), 1, math.prod(value.shape)))
     return walk.reshaped(drop(walk, one, 1 - noise.keep, True), value.dims)
 

@@ -7,6 +7,7 @@ import io
 import logging
 import os
 import re
+import sys
 import traceback
 import warnings
 from unittest import mock
@@ -132,9 +133,24 @@ def _traceable():
         yield
 
 
+class Mode:
+    """`training` of all modules for a while: says whether code that is not torch's has read it."""
+
+    read = False
+
+    def __get__(self, module, kind=None):
+        if module is None:
+            return self
+        self.read |= not sys._getframe(1).f_code.co_filename.startswith((TORCH, OWN))
+        return vars(module)["training"]
+
+    def __set__(self, module, value):
+        vars(module)["training"] = value
+
+
 @contextlib.contextmanager
-def _training(module):
-    """The module in training form; afterwards every part has the mode and the attributes that it had.
+def _in_mode(module, training):
+    """The module in training form or not; afterwards every part has the mode and the attributes that it had.
 
     So have lists, sets, deques and dictionaries: forward may put the tensors of the tracer into them.
     """
@@ -142,8 +158,9 @@ def _training(module):
     for one in module.modules():
         _remember(vars(one), before)
     try:
-        module.train()
-        yield
+        module.train(training)
+        with mock.patch.object(torch.nn.Module, "training", Mode(), create=True) as mode:
+            yield mode
     finally:
         for one, content in before.values():
             if list(map(id, _held(one))) != list(map(id, _held(content))):
@@ -164,17 +181,17 @@ def _held(one):
     return [*one, *one.values()] if isinstance(one, dict) else list(one)
 
 
-def exported(module, batch):
-    """The exported program, and the size of its batch."""
+def exported(module, batch, training=True):
+    """The exported program, and whether it may be another one in the other mode."""
     try:
-        with _training(module), _traceable(), warnings.catch_warnings(), _quiet():
+        with _in_mode(module, training) as mode, _traceable(), warnings.catch_warnings(), _quiet():
             warnings.simplefilter("ignore")
             sizes = ({0: torch.export.Dim.DYNAMIC},)
             first = next(iter(inspect.signature(module.forward).parameters.values()), None)
             sizes = (sizes,) if first is not None and first.kind is first.VAR_POSITIONAL else sizes
             program = torch.export.export(module, (batch,), strict=False, dynamic_shapes=sizes)
         program.graph.eliminate_dead_code()
-        return program, len(batch)
+        return program, mode.read or any(type(one).train is not torch.nn.Module.train for one in module.modules())
     except ConfigError:
         raise
     except Exception as error:  # whatever forward or the tracer raises

@@ -5,6 +5,7 @@ import io
 import warnings
 from pathlib import Path
 
+from ._model_lines import name_of_kind
 from ._written import require_room, unfinished
 from .errors import ConfigError, DataError, Error
 from .models import require_finite
@@ -17,7 +18,8 @@ def script_model(module, example_input, path):
 
     module: takes one tensor [batch, ...], returns one tensor [batch, ..., K]; it stays as it is. torch.jit.script compiles
         it; where that cannot be, torch.jit.trace follows one call.
-    example_input: a tensor [batch, ...] as the module takes it.
+    example_input: a tensor [batch, ...] as the module takes it, of the weights' type. A run gives it floats of the
+        data's shape; images without a channel axis, [n, H, W], arrive as [batch, 1, H, W].
 
     What the file computes is compared with the module, in train() and in eval(), for batches of two sizes; so are
     gradients. Raises ConfigError where they differ, which a trace does if a module has dropout, batch norm or
@@ -59,6 +61,12 @@ def _write(torch, module, example_input, path):
 
 def _compiled(torch, module, example_input):
     """A ScriptModule on the CPU, and how it was made."""
+    for name, one in module.named_modules():
+        of = getattr(one, "original_name", type(one).__name__)  # of a scripted one
+        norm = isinstance(one, torch.nn.modules.batchnorm._BatchNorm) or "BatchNorm" in of
+        if norm and getattr(one, "momentum", 0) is None:
+            raise ConfigError(f"batch norm {name} has momentum=None, a mean over all steps, which no run takes; give "
+                              "it a momentum")
     if isinstance(module, torch.jit.ScriptModule):
         return module, "torch.jit.save"
     from ._model_tracing import has_hooks
@@ -74,7 +82,8 @@ def _compiled(torch, module, example_input):
             return torch.jit.trace(own, example_input.cpu(), check_trace=False), "torch.jit.trace"
         except Exception as not_traced:
             raise ConfigError(f"{type(module).__name__} is neither scripted ({_first_line(not_scripted)}) nor "
-                              f"traced ({_first_line(not_traced)}); change its forward") from None
+                              f"traced ({_first_line(not_traced)}); "
+                              f"{_other_type(module, example_input) or 'change its forward'}") from None
 
 
 def _compare(torch, module, loaded, example_input, way):
@@ -104,10 +113,22 @@ def _compare(torch, module, loaded, example_input, way):
     except ConfigError:
         raise
     except Exception as error:
-        raise ConfigError(f"{way} of {type(module).__name__} cannot be called with batches of other sizes: "
-                          f"{_first_line(error)}") from None
+        other = _other_type(module, example_input)
+        with_what = "such an example" if other else "batches of other sizes"
+        raise ConfigError(f"{way} of {type(module).__name__} cannot be called with {with_what}: {_first_line(error)}"
+                          f"{other and '; ' + other}") from None
     finally:
         torch.set_rng_state(state)
+
+
+def _other_type(module, example_input):
+    """What to do about an example that is not of the weights' type; empty where it is."""
+    kinds = {one.dtype for one in module.parameters() if one.is_floating_point()}
+    if len(kinds) != 1 or example_input.dtype in kinds:
+        return ""
+    kind, = map(name_of_kind, kinds)
+    return (f"the example is of type {name_of_kind(example_input.dtype)} and the weights are {kind}: give an example "
+            f"of {kind}")
 
 
 def _same_gradients(torch, made, results):

@@ -7,6 +7,7 @@
 docs/model-files.md says what stands in the file. This module needs torch where one of its functions is called.
 """
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -66,8 +67,10 @@ def load_weights(module, results, client=None):
     results: fedhpc.Results, or the path of a result file.
     client: the number of a client whose personal model it shall be; else the global model.
 
-    What a run does not train stays as it is: frozen parameters, constants, num_batches_tracked. Raises ConfigError where
-    names or shapes are not those of the module, DataError where the file has no such model.
+    What a run does not train stays as it is: frozen parameters, constants, num_batches_tracked. Of a method that shares
+    a part of the model, a client's model alone is whole. With train.buffers = local, statistics of batch norm in the
+    global model are the initial ones, and not those with which clients are scored: a warning says so. Raises
+    ConfigError where names or shapes are not those of the module, DataError where the file has no such model.
     """
     import torch
 
@@ -82,15 +85,27 @@ def load_weights(module, results, client=None):
     statistics = {name for name in own if name.endswith((".running_mean", ".running_var"))}
     for names, where in (([*parameters, *statistics], "the module, but not in the results"), (own, None)):
         missing = [name for name in (names if where else values) if name not in (values if where else own)]
+        if missing and where and client is None and shares_a_part(results):
+            raise ConfigError(f"{missing[0]} is in {where}: the method shares a part of the model only; give client=K, "
+                              "whose personal model is whole, of a run with run.save = personal")
         if missing:
             raise ConfigError(f"{missing[0]} is in {where or 'the results, but not in the module'}; give the module "
                               "that was exported for this run")
     loaded = {}
     for name, array in values.items():
         shape = tuple(own[name].shape)
-        if array.shape != (shape or (1,)):
+        if array.shape not in (shape, shape or (1,)):  # of a model file, or of a TorchScript file
             raise ConfigError(f"{name} has shape {list(array.shape)} in the results and {list(shape)} in the module; "
                               "give the module that was exported for this run")
         loaded[name] = torch.from_numpy(np.array(array)).reshape(shape)
     inner.load_state_dict(loaded, strict=False)
+    if statistics and client is None and results.config.get("train.buffers") == "local":
+        warnings.warn("train.buffers = local leaves each client its own statistics of batch norm: those of the global "
+                      "model are the initial ones, and not those with which clients are scored", stacklevel=2)
     return module
+
+
+def shares_a_part(results):
+    """Whether models of clients were scored, and no global one: it is not whole."""
+    personal, global_ = (results.rounds.get(f"{whose}_loss") for whose in ("personal", "global"))
+    return personal is not None and personal.notna().any() and (global_ is None or global_.isna().all())

@@ -159,6 +159,9 @@ class Results:
 
         module.load_state_dict({name: torch.from_numpy(values) for name, values in results.model().items()})
 
+        Of a method that shares a part of the model only, it is that part. With train.buffers = local, statistics of
+        batch norm in it are the initial ones; each client is scored with its own.
+
         state: "final", or "initial" for that before round 1 (with run.save = init). DataError where there is none.
         """
         return self._model("global", state)

@@ -9,6 +9,7 @@ import math
 import os
 import subprocess
 import sys
+import warnings
 from collections import OrderedDict
 from pathlib import Path
 from unittest import mock
@@ -16,6 +17,7 @@ from unittest import mock
 import h5py
 import models_of_others as others
 import numpy as np
+import pandas as pd
 import torch
 import torch.nn.functional as F
 from model_support import Reader, read
@@ -545,6 +547,18 @@ class RefusedTest(ModelCase):
                 return super().train(False)
         self.refused("statistics are frozen", Frozen(4), 4)
 
+    def test_frozen_statistics_are_named_before_missing_weights(self):
+        parts = {"a": nn.Linear(4, 4), "m": torch.zeros(4), "v": torch.ones(4)}
+        self.refused("statistics are frozen", Call(lambda m, x: F.batch_norm(m.a(x), m.m, m.v), **parts), 4)
+
+    def test_what_no_line_yields_is_named(self):
+        net = Call(lambda m, x: m.f(m.r(x)[1][1][-1]), r=nn.LSTM(4, 3, batch_first=True), f=nn.Linear(3, 2))
+        said = self.refused(r"the last cell state of an LSTM, which the format lacks, in r \(LSTM\), line \d+", net,
+                            5, 4)
+        self.assertNotIn(",;", said)
+        self.refused("the place of a maximum, which the format lacks, in Call, line",
+                     Call(lambda m, x: m.a(x).max(1)[1][:, :3].to(x.dtype), a=nn.Linear(4, 4)), 5, 4)
+
     def test_changes_in_place(self):
         layer = nn.Linear(4, 4)
         self.refused("relu_ changes the module's input in place", nn.Sequential(nn.ReLU(True), layer), 4)
@@ -711,8 +725,10 @@ class LoadTest(ModelCase):
     """Result files are stood in for by what fedhpc.Results says of one."""
 
     class Results:
-        def __init__(self, **values):
-            self.values = values
+        def __init__(self, whole=True, config=None, **values):
+            self.values, self.config = values, config or {}
+            scored = [0.5, math.nan]
+            self.rounds = pd.DataFrame({"global_loss": scored if whole else math.nan, "personal_loss": scored})
 
         def model(self):
             return self.values
@@ -734,6 +750,36 @@ class LoadTest(ModelCase):
         self.assertEqual(net.mask.tolist(), [1, 1])
         fedhpc.load_weights(net, self.Results(**values), client=3)
         self.assertEqual(net[0].bias.tolist(), [values["0.bias"][0] + 3] * 3)
+
+    def test_a_number_is_of_shape_nothing_in_a_run_of_a_script(self):
+        net = nn.ParameterDict({"scale": torch.tensor(2.)})
+        for values in (np.array(0.5), np.array([0.5])):  # of a TorchScript file, of a model file
+            fedhpc.load_weights(net, self.Results(scale=values))
+            self.assertEqual(net.scale.tolist(), 0.5)
+            net.scale.data.fill_(2)
+
+    def test_a_part_of_a_model_is_said_to_be_one(self):
+        net = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
+        part = {name: one.detach().numpy() for name, one in net.named_parameters() if name.startswith("0.")}
+        with self.assertRaisesRegex(fedhpc.ConfigError, "1.weight is in the module, but not in the results: the method "
+                                                        "shares a part of the model only; give client=K"):
+            fedhpc.load_weights(net, self.Results(whole=False, **part))
+        for client, whole in ((None, True), (1, False)):
+            with self.assertRaisesRegex(fedhpc.ConfigError, "1.weight is in the module.*give the module that was"):
+                fedhpc.load_weights(net, self.Results(whole, **part), client=client)
+
+    def test_statistics_that_stay_with_clients_are_warned_of(self):
+        net = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
+        values = {name: one.numpy().copy() for name, one in net.state_dict().items() if "tracked" not in name}
+        local = {"train.buffers": "local"}
+        with self.assertWarnsRegex(UserWarning, "batch norm: those of the global model are the initial ones") as caught:
+            fedhpc.load_weights(net, self.Results(config=local, **values))
+        self.assertEqual(Path(caught.filename).name, Path(__file__).name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fedhpc.load_weights(net, self.Results(config=local, **values), client=1)
+            fedhpc.load_weights(net, self.Results(config={"train.buffers": "average"}, **values))
+            fedhpc.load_weights(net[0], self.Results(config=local, weight=values["0.weight"], bias=values["0.bias"]))
 
     def test_weights_of_a_run(self):
         keys = {**TINY, "model.name": "mlr", "run.output": "run.h5", "run.save": "personal", "algorithm.name": "ditto",

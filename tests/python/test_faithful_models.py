@@ -166,6 +166,22 @@ class NumbersTest(ModelCase):
         self.refused("a repetition of the batch", Call(scaled(lambda x: x.tile((2, 1))), w=weights(6)), 6)
 
 
+    def test_constants_are_finite_but_for_masks(self):
+        layer, odd = nn.Linear(4, 4), torch.ones(4)
+        for number in (math.nan, math.inf, -math.inf):
+            odd[1] = number
+            for product in (True, False):
+                net = Call((lambda m, x: m.a(x) * m.odd) if product else (lambda m, x: m.a(x) + m.odd.view(1, 4)),
+                           a=layer, odd=odd.clone())
+                if number == -math.inf and not product:
+                    fedhpc.export_model(net, torch.zeros(1, 4), "net.h5")
+                else:
+                    self.refused(f"odd, which {'mul' if product else 'add'} takes, holds NaN or infinite numbers, in "
+                                 "Call, line", net, 4)
+        self.refused("a constant, which div takes, holds NaN or infinite", Call(
+            lambda m, x: m.a(x) / m.odd, a=layer, odd=torch.tensor([1., 0, 1, 1])), 4)
+
+
 class NoiseTest(ModelCase):
     def forward_with(self, draw, twice=False):
         def forward(model, x):
@@ -207,6 +223,57 @@ class NoiseTest(ModelCase):
             fedhpc.export_model(changed(p, training, False), torch.zeros(1, 4), "net.h5")
         fedhpc.export_model(changed(.5, True, True), torch.zeros(1, 4), "net.h5")
         self.assertEqual(self.ops().count("dropout"), 1)
+
+
+class ModesTest(ModelCase):
+    """What a run trains, it tests: forward is one, apart from dropout and batch norm."""
+
+    def test_a_branch_of_training_is_refused(self):
+        a, b = nn.Linear(4, 4), nn.Linear(4, 4)
+        for function in (lambda m, x: m.a(x) * 2 if m.training else m.a(x),
+                         lambda m, x: m.a(x) if m.training else m.a(x).softmax(1),
+                         lambda m, x: m.a(x) * (torch.arange(4) + (3. if m.training else 2.))):
+            net = Call(function, a=a)
+            with self.subTest(at=function.__code__.co_firstlineno):
+                for mode in (True, False):
+                    said = self.refused(r"something else in eval\(\) than in train\(\), apart from dropout and batch "
+                                        "norm,", net.train(mode), 4)
+                    self.assertRegex(said, r"in Call, line \d+ of .*; leave out what depends on self.training$")
+                    self.assertEqual(net.training, mode)
+        self.refused(r"something else in eval\(\) .* in 0 \(Call\), line", nn.Sequential(
+            Call(lambda m, x: m.b(m.a(x) if m.training else m.a(x).tanh()), a=a, b=b)), 4)
+        self.refused(r"in eval\(\), as it is tested, the operation cumsum in Call", Call(
+            lambda m, x: m.a(x) if m.training else m.a(x).cumsum(1), a=a), 4)
+
+        class Told(nn.Linear):
+            def train(self, mode=True):
+                self.factor = 2. if mode else 1.
+                return super().train(mode)
+
+            def forward(self, x):
+                return super().forward(x) * self.factor
+        self.refused(r"something else in eval\(\)", Told(4, 4), 4)
+
+    def test_dropout_and_batch_norm_differ(self):
+        def dropped(model, x):
+            if not model.training:
+                return x + model.a(x)
+            return x + model.a(x) * x.new_empty([x.shape[0], 1]).bernoulli_(.5).div_(.5)
+
+        def norm(model, x):
+            return F.batch_norm(model.a(x), model.m, model.v, model.w, model.b, model.training)
+
+        def attention(model, x):
+            y = model.e(F.scaled_dot_product_attention(model.a(x), x, x, dropout_p=.1 if model.training else 0.))
+            return model.r(y)[0] if model.training else model.r(y)[0]
+        layer = nn.Linear(4, 4)
+        parts = {"m": torch.zeros(4), "v": torch.ones(4), "w": weights(4), "b": weights(4)}
+        for net, shape in ((Call(dropped, a=layer), [4]), (Call(norm, a=layer, **parts), [4]),
+                           (Call(lambda m, x: F.dropout(m.a(x), .5, m.training), a=layer), [4]),
+                           (Call(attention, a=layer, e=nn.TransformerEncoderLayer(4, 2, 8, batch_first=True),
+                                 r=nn.LSTM(4, 3, 2, dropout=.3, batch_first=True)), [5, 4])):
+            fedhpc.export_model(net, torch.zeros(1, *shape), "net.h5")
+            self.assertTrue({"dropout", "batch_norm", "attention"} & set(self.ops()))
 
 
 class ContainersTest(ModelCase):

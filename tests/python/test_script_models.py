@@ -172,6 +172,30 @@ class Trained(InFolder):
         with self.assertRaisesRegex(fedhpc.ConfigError, "^head.bias holds NaN or infinite numbers; give a module"):
             fedhpc.script_model(net, torch.zeros(1, 6), "net.pt")
 
+    def test_a_mean_over_all_steps_is_refused(self):
+        class Traced(nn.Sequential):
+            def forward(self, x, **ignored):  # torch.jit.script takes no **
+                return super().forward(x)
+
+        layers = nn.Linear(6, 4), nn.Sequential(nn.BatchNorm1d(4, momentum=None))
+        for net in (nn.Sequential(*layers), torch.jit.script(nn.Sequential(*layers)), Traced(*layers)):
+            with self.assertRaisesRegex(fedhpc.ConfigError, "^batch norm 1.0 has momentum=None, a mean over all steps"):
+                fedhpc.script_model(net, torch.randn(2, 6), "net.pt")
+        layers[1][0].momentum = 0.2
+        fedhpc.script_model(nn.Sequential(*layers), torch.randn(2, 6), "net.pt")
+
+    def test_an_example_of_another_type_is_named(self):
+        class Casts(nn.Linear):
+            def forward(self, x):
+                return super().forward(x.float())
+
+        for net, example, words in (
+                (nn.Linear(6, 4), torch.zeros(2, 6).double(), "type float64 and the weights are float32: .* float32"),
+                (nn.Linear(6, 4).double(), torch.zeros(2, 6), "type float32 and the weights are float64: .* float64")):
+            with self.assertRaisesRegex(fedhpc.ConfigError, f"with such an example: .*; the example is of {words}$"):
+                fedhpc.script_model(net, example, "net.pt")
+        fedhpc.script_model(Casts(6, 4), torch.zeros(2, 6).double(), "net.pt")
+
     def test_other_files_are_refused(self):
         net = nn.Linear(6, 4)
         torch.save(net, "pickle.pt")
