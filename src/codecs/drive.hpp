@@ -18,9 +18,10 @@ namespace fedhpc {
 ///   a field of 1 bit for every column, 1 where y's sign bit is set, filled up;
 ///   S of each block, then the values of all other columns, in order
 ///
-/// D takes the bits of words, the lowest first, a new word for each block; 1 is -1. For turns drawn of all
-/// there are it is unbiased and omega is pi/2 - 1 (Theorems 1 and 2). H D comes near to those in long blocks without
-/// few large entries: of two entries it sends the larger one alone, for all signs.
+/// D takes the bits of words, the lowest first, a new word for each block; 1 is -1. For turns drawn
+/// of all there are it is unbiased and omega is pi/2 - 1 (Theorems 1 and 2). H D comes near to those
+/// in long blocks without few large entries: of two entries it sends the larger one alone, for all
+/// signs.
 struct Drive : Compressor {
   template <typename T>
   std::int64_t encoded_bytes(std::span<const T> row) const {

@@ -480,6 +480,36 @@ class BadInput(AppCase):
         self.refused(["resume", "run.h5", "--run.rounds=3", "--model.file=b.h5"], ["run.ckpt.2.h5", "another model", "/b.h5'"])
         self.run_ok("resume", "run.h5", "--run.rounds=3", "--model.file=c.h5")
 
+    def test_numbers_that_are_none(self):
+        """In a model file's constants, and variances below 0 among the weights to begin with."""
+        (self.folder / "own.ini").write_text("[run]\nrounds=1\nprogress=none\n[data]\nname=synthetic\nfeatures=4\nclasses=2\n"
+                                             "clients=2\n[model]\nname=file\nfile=net.h5\n")
+        run = ["run", "own.ini"]
+        lines = ["input shape=4", "constant shape=4 constant=shift", "add inputs=0,1",
+                 "batch_norm inputs=2 parameters=n.weight,n.bias,n.running_mean,n.running_var",
+                 "linear out=2 inputs=3 parameters=l.weight,l.bias"]
+        for shift, variance, words in ((0, 1, None), (np.nan, 1, ["net.h5", "'shift'", "NaN"]),
+                                       (0, -1, ["init.h5", "n.running_var", "below 0"])):
+            with h5py.File(self.folder / "net.h5", "w") as file:
+                file.attrs["fedhpc_model"] = 1
+                file["layers"] = np.array(lines, dtype="S")
+                file["constants/shift"] = np.full(4, shift, dtype=np.float32)
+            with h5py.File(self.folder / "init.h5", "w") as file:
+                for name, values in (("n.weight", np.ones(4)), ("n.bias", np.zeros(4)), ("n.running_mean", np.zeros(4)),
+                                     ("n.running_var", np.full(4, variance)), ("l.weight", np.ones((2, 4))),
+                                     ("l.bias", np.zeros(2))):
+                    file[f"model/global/{name}"] = values.astype(np.float32)
+            given = [*run, "--model.init_file=init.h5", "--run.output=run.h5", "--force"]
+            self.refused(given, words) if words else self.run_ok(*given)
+
+    def test_labels_that_begin_at_1(self):
+        for first, told in ((0, ""), (1, "fedhpc: warning: no sample has label 0: labels count from 0\n")):
+            with h5py.File(self.folder / "data.h5", "w") as file:
+                file["x_train"] = np.random.default_rng(1).normal(size=(40, 3)).astype(np.float32)
+                file["y_train"] = np.arange(40) % 2 + first
+            (self.folder / "own.ini").write_text("[data]\nname=hdf5\nfile=data.h5\nclients=2\n[model]\nname=mlr\n")
+            self.assertEqual(self.run_ok("plan", "own.ini").stderr, told)
+
     def test_a_run_does_not_write_where_its_samples_are(self):
         (self.folder / "a.csv").write_text("".join(f"{i},{i % 3},{i % 2}\n" for i in range(80)))
         shutil.copy(self.folder / "a.csv", self.folder / "b.csv")

@@ -74,10 +74,10 @@ class Dataset {
 /// truncated, corrupt or mismatched file (naming file, offset and remedy).
 std::unique_ptr<Dataset> open_dataset(const DataOptions& options);
 
-/// Returns two digests of a dataset, 16 digits each. The first is that of its shape and sizes, all labels, the mean square of all numbers
-/// that a regression tells, and 64 samples from the first to the last. The second is that of all
-/// samples; of more than 256 MiB, of an even share of them. It is empty for samples made on demand: keys say
-/// what they are.
+/// Returns two digests of a dataset, 16 digits each. The first is that of its shape and sizes, all
+/// labels, the mean square of all numbers that a regression tells, and 64 samples from the first to
+/// the last. The second is that of all samples; of more than 256 MiB, of an even share of them. Empty
+/// for samples made on demand: keys say what they are.
 std::string digest_of(const Dataset& dataset);
 
 /// Whether data with the digest `now` are those of a file that has `stored`, which earlier versions
