@@ -92,20 +92,13 @@ void Parts::open_model(const Resumption* from) {
                     read_initial_factors_(file, initial_factors,
                                           saved ? InitState::Initial : config.model.init_state);
   if (read && !saved) check_finite(initial_factors, "model.init_file", file);
-  // Factors that make the weights 0 are of an update of the weights that are given.
-  if (given && !read && !draw.zero) fit_factors();
-}
-
-void Parts::fit_factors() {
-  constexpr std::int64_t kSweeps = 20;
-  initial_factors = factor_map->fit(initial, initial_factors, kSweeps);
-  const Rows fitted = factor_map->expand(initial_factors);
-  const Tensor whole = initial.values.to(at::kDouble);
-  const double lost = whole.sub(fitted.values).norm().item<double>() / whole.norm().item<double>();
+  // Factors that make the weights 0 are those of an update of the weights that are given.
+  if (!given || read || draw.zero || draw.to_be_fitted) return;
   run_log().of_run(
-      LogLevel::Note,
-      concat("the first factors are those that come nearest to the weights of ",
-             config.model.key_of_weights(), ": ", 100 * lost, " % of their length is lost"));
+      LogLevel::Warning,
+      concat("algorithm.name = ", config.algorithm_name, " begins with factors, and ",
+             config.model.key_of_weights(), " has none: those of ", factor_map->layers(),
+             " layers are drawn, and only the other parameters ", "are the file's"));
 }
 
 void Parts::open_privacy() {

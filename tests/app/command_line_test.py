@@ -164,6 +164,17 @@ class Plan(AppCase):
         for model, warned in (("mlr", False), ("cnn2", True)):
             self.assertEqual(told in self.run_ok("plan", ini, f"--model.name={model}").stderr, warned, model)
 
+    def test_factors_that_a_file_of_weights_lacks_are_told_of(self):
+        ini = self.ini(SMALL)
+        told = "begins with factors, and model.init_file has none: those of 2 layers are drawn"
+        every = "--model.exclude=none"
+        self.run_ok("run", ini, "--run.rounds=1", f"--run.output={self.folder}/weights.h5")
+        self.run_ok("run", ini, "--run.rounds=1", "--algorithm.name=fedlmt", every, f"--run.output={self.folder}/factors.h5")
+        for method, file, warned in (("fedlmt", "weights", True), ("tdpfed", "weights", True), ("fedlmt", "factors", False),
+                                     ("fedhm", "weights", False), ("fedmud", "weights", False)):
+            done = self.run_ok("plan", ini, f"--algorithm.name={method}", every, f"--model.init_file={self.folder}/{file}.h5")
+            self.assertEqual(told in done.stderr, warned, (method, done.stderr))
+
     def test_an_output_that_a_run_would_refuse_is_named(self):
         ini = self.ini(SMALL)
         for output, words in ((self.folder / "no" / "run.h5", f"the folder '{self.folder}/no' does not exist"),

@@ -19,7 +19,8 @@ namespace fedhpc {
 class FedHM final : public Algorithm {
  public:
   Traits traits() const override {
-    return {.factorisations = {.names = {"low_rank"}, .exclude = {"first", "last"}}};
+    return {.factorisations = {.names = {"low_rank"}, .exclude = {"first", "last"}},
+            .factor_draw = {.range = {}, .to_be_fitted = true}};
   }
   void declare(OptionSet& options) override {
     averaging_.declare(options, LinkOptions::Payloads::ModelsUp);

@@ -120,7 +120,6 @@ struct Parts {
   void load_samples();
   void start_moves();
   void open_model(const Resumption* from);
-  void fit_factors();
   /// Whether a file has given them.
   bool open_weights(const Resumption* from);
   /// Data and initial rows go where clients train.

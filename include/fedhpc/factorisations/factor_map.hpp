@@ -24,6 +24,7 @@ struct FactorDraw {
   bool zero = false;            ///< true: factors that make the weights 0 are 0 (see zero_for_zero)
   std::uint64_t round = 0;      ///< rounds done before
   bool always = false;          ///< true: factors of model.init_file do not take their place
+  bool to_be_fitted = false;    ///< true: the method fits them to the first weights
 };
 
 /// Maps rows of factors [C, Q] to whole models, rows of weights [C, P], and back. The factors of a
