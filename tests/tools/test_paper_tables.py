@@ -126,7 +126,7 @@ class Tables(unittest.TestCase):
         rows = paper_table.read_rows(TOOLS / "papers" / "sfedhp.csv")
         printed = [row for row in rows if row.paper is not None]
         self.assertEqual(Counter(row.table for row in printed), {"I": 30, **dict.fromkeys("II III IV V VI VII".split(), 27)})
-        self.assertEqual({row.table for row in rows if row.paper is None}, {f"Fig. {n}" for n in (2, 3, 4, 5)})
+        self.assertEqual({row.table for row in rows if row.paper is None}, {"why", *(f"Fig. {n}" for n in (2, 3, 4, 5))})
         details = {(row.run_name, row.metric): row.paper for row in printed if row.table != "I"}
         quick = {row.run_name for row in printed if row.table == "I"}
         for row in printed:
@@ -164,11 +164,13 @@ class Tables(unittest.TestCase):
         printed = [row for row in rows if row.paper is not None]
         self.assertEqual(Counter(row.table for row in printed), {"II": 54, "III": 2, "IV": 7})
         for row in rows:
-            self.assertEqual((row.metric, row.pick, row.spread), ("best_personal_accuracy", "last", None))
+            metric = "personal_accuracy" if row.table == "last round" else "best_personal_accuracy"
+            self.assertEqual((row.metric, row.pick, row.spread), (metric, "last", None))
             self.assertEqual(row.paper is None, row.dataset in ("mnist", "fmnist"), row)
             self.assertEqual(row.seconds is not None, row.table == "II" and row.paper is not None, row)
             if row.dataset in ("mnist", "fmnist"):
-                own = row.table != "II" or row.variant in ("", "cnn4")  # the others: readings beside the table
+                # The others are readings beside the table, and what an explanation rests on.
+                own = row.table not in ("II", "why") or row.variant in ("", "cnn4")
                 self.assertEqual(row.state, "ready" if own else "full", row)
             else:
                 self.assertEqual(row.state, "gpu", row)
@@ -177,7 +179,7 @@ class Tables(unittest.TestCase):
                         for row in rows if row.state == "ready" and row.table == "II")
         self.assertEqual(quick, dict.fromkeys([("mnist", "dir", ""), ("mnist", "path", ""), ("fmnist", "dir", ""),
                                                ("fmnist", "path", ""), ("fmnist", "dir", "cnn4")], 9))
-        more = [(row.table, row.variant, row.dataset) for row in rows if row.table != "II"]
+        more = [(row.table, row.variant, row.dataset) for row in rows if row.table in ("III", "IV")]
         self.assertEqual({tuple(row[:2]) for row in more if row[2] == "cifar100"},
                          {tuple(row[:2]) for row in more if row[2] == "fmnist"})
         values = {(row.table, row.run_name): (row.paper, row.seconds) for row in printed}
@@ -398,6 +400,8 @@ class Tables(unittest.TestCase):
                     self.assertEqual(weights, {row.variant.split("lambda")[1]}, row)
             if row.method == "sfedhp" and row.setting in counts:
                 expected.update({"algorithm.gamma1": "0", "algorithm.gamma2": "0"})
+            if row.table == "why":  # what one key makes of a row of the tables
+                expected.update((key, value) for key, value in (one.split("=", 1) for one in row.overrides) if key in expected)
             self.assertEqual({key: config.get(key) for key in expected}, expected, row)
 
     def test_times_beside_fedavg(self):
