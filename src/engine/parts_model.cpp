@@ -161,7 +161,7 @@ void Parts::check_steps() const {
   if (idle == 0) return;
   run_log().of_run(
       LogLevel::Warning,
-      concat(idle, " of ", partition.clients(), " clients have one training sample, ",
+      concat(idle, " of ", partition.clients(), " clients have only batches of one sample, ",
              "on which batch norm takes no step: they never train, and weigh in means"));
 }
 

@@ -160,7 +160,7 @@ class Plan(AppCase):
                 file[f"{part}_offsets"] = np.cumsum((0, *counts))
             file["train_samples"], file["test_samples"] = np.arange(9), np.arange(20, 28)
         ini = self.ini("[data]\nname=glyphs\npartition=file\npartition_file=parts.h5\n[run]\nrounds=1\n")
-        told = "fedhpc: warning: 1 of 2 clients have one training sample, on which batch norm takes no step"
+        told = "fedhpc: warning: 1 of 2 clients have only batches of one sample, on which batch norm takes no step"
         for model, warned in (("mlr", False), ("cnn2", True)):
             self.assertEqual(told in self.run_ok("plan", ini, f"--model.name={model}").stderr, warned, model)
 

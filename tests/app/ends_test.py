@@ -99,8 +99,9 @@ class Divergence(AppCase):
 class NobodyTrains(AppCase):
     def test_batch_normalisation_of_single_samples(self):
         done = self.run_ok("run", self.ini(PICTURES, "run.ini"))
-        self.assertEqual(len(warnings(done)), 1, done.stderr)
-        self.assertRegex(warnings(done)[0], r"no sample trained in round 1.*batch normalisation.*train\.batch_size")
+        self.assertEqual(len(warnings(done)), 2, done.stderr)
+        self.assertIn("3 of 3 clients have only batches of one sample", warnings(done)[0])
+        self.assertRegex(warnings(done)[1], r"no sample trained in round 1.*batch normalisation.*train\.batch_size")
 
     def test_clients_without_samples(self):
         with h5py.File(self.folder / "parts.h5", "w") as parts:
