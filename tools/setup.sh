@@ -64,7 +64,7 @@ install_packages() {
       say "no root rights; ask for these packages: ${missing[*]}" >&2
       exit 1
     fi
-    as_root=(sudo env)  # which drops the variables by which apt-get finds a proxy
+    as_root=(sudo env)  # sudo drops the variables by which apt-get finds a proxy
     for name in http_proxy https_proxy no_proxy; do
       [ -z "${!name:-}" ] || as_root+=("$name=${!name}")
     done

@@ -80,11 +80,11 @@ std::string other_processor(const h5::Handle& file, const std::string& path, con
                 "): from here on numbers differ by rounding from those of a run on one type");
 }
 
-/// A warning where another build of fedhpc goes on.
+/// A warning where a build of fedhpc goes on that has not taken part so far.
 std::string other_build(const h5::Handle& file, const std::string& path, const Parts&) {
   const BuildInfo here = build_info();
-  const std::string commits = h5::read_text_attribute(file, kCommit);  // the last one's last
-  if (commits.ends_with(here.commit)) return {};
+  const std::string commits = h5::read_text_attribute(file, kCommit);
+  if (with_added(commits, here.commit) == commits) return {};
   return concat("checkpoint '", path, "' was made by another build of fedhpc (commit ", commits,
                 ", this is ", here.commit, "): what has changed in between acts from here on");
 }

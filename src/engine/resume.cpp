@@ -183,8 +183,11 @@ void check_rounds(const Config& config, const ResumePoint& point) {
 std::span<const std::string_view> keys_to_change_on_resume() { return kChangeable; }
 
 bool changes_meaning(const OptionSet::Entry& entry, const Config& before) {
-  return !changeable(entry.key) && before.options().contains(entry.key) &&
-         entry.print() != before.options().entry(entry.key).print();
+  if (!before.options().contains(entry.key)) return false;
+  const std::string now = entry.print(), then = before.options().entry(entry.key).print();
+  // The file of first weights may lie elsewhere. A run that had none drew them.
+  if (entry.key == "model.init_file") return now.empty() != then.empty();
+  return !changeable(entry.key) && now != then;
 }
 
 ResumePoint find_resume_point(const std::string& path, const Tick& tick) {

@@ -440,6 +440,11 @@ class BadInput(AppCase):
         """Where the checkpoint does not hold them, clients that have not been drawn yet would begin with those."""
         self.run_ok("run", "base.ini", "--run.rounds=1", "--run.output=a.h5")
         self.run_ok("run", "base.ini", "--run.rounds=1", "--run.seed=9", "--run.output=b.h5")
+        for save in ("draws", "init"):
+            drawn = ["base.ini", "--run.rounds=2", "--algorithm.name=ditto", f"--run.save={save}", "--run.output=drawn.h5"]
+            self.run_ok("run", *drawn, "--force")
+            self.refused(["resume", "drawn.h5", "--run.rounds=3", "--model.init_file=a.h5"],
+                         ["'model.init_file'", "lose their meaning"])
         for save, fits in (("draws", False), ("init", True)):
             with self.subTest(save):
                 self.run_ok("run", "base.ini", "--run.rounds=2", "--algorithm.name=ditto", "--model.init_file=a.h5",

@@ -120,7 +120,7 @@ struct Parts {
   void load_samples();
   void start_moves();
   void open_model(const Resumption* from);
-  /// Whether a file has given them.
+  /// Takes the first weights; returns whether a file has given them.
   bool open_weights(const Resumption* from);
   /// Data and initial rows go where clients train.
   void move_to_device();
@@ -131,8 +131,8 @@ struct Parts {
   void open_privacy();
   /// The most participants of a round that are drawn together: of all, or of an edge.
   std::int64_t most_together() const;
-  /// Throws ConfigError where late clients could not train less than others; warns where they could
-  /// not stay away.
+  /// Throws ConfigError where late clients could not train less than others. Warns where they could
+  /// not stay away, and of clients that batch norm leaves without steps.
   void check_steps() const;
   void open_store();
   std::int64_t chosen_block_width(const Resumption* from);
