@@ -210,12 +210,30 @@ std::string other_labels(const std::string& path, const Partition& partition,
       "data.seed, which follows run.seed unless it is set");
 }
 
+/// A sentence where a client has a sample more than once in one of its lists.
+std::string repeated_samples(const std::string& path, const Partition& partition) {
+  std::int64_t repeated = 0;
+  std::vector<std::int64_t> ids;
+  for (const SampleLists* lists : {&partition.train, &partition.test, &partition.validation}) {
+    for (std::int64_t client = 0; client < lists->size(); ++client) {
+      const auto of_client = lists->of(client);
+      ids.assign(of_client.begin(), of_client.end());
+      std::ranges::sort(ids);
+      repeated += std::ranges::ssize(std::ranges::unique(ids));
+    }
+  }
+  if (repeated == 0) return {};
+  return concat("data.partition_file = ", path, " gives clients samples that they have already, ",
+                repeated, " times; such a sample counts as often as it is listed");
+}
+
 }  // namespace
 
 Partition partition_file(const DataOptions& options, const Dataset& dataset) {
   Partition partition =
       read_partition(options.partition_file, dataset.num_train() + dataset.num_test());
   run_log().of_run(LogLevel::Warning, other_labels(options.partition_file, partition, dataset));
+  run_log().of_run(LogLevel::Warning, repeated_samples(options.partition_file, partition));
   if (options.split == DataSplit::Client) return partition;
   const auto in_training_set = [&](const SampleLists& lists) {
     return std::ranges::all_of(lists.samples,

@@ -68,6 +68,10 @@ std::string check_output(const Config& config, const std::string& configuration,
   if (is_name_beside(output)) {
     refuse("runs give such names to files beside a result file; give another name");
   }
+  const std::string twin = of_the_same_checkpoints(output);
+  if (fs::is_regular_file(twin, ignored) && h5::is_hdf5(twin) == true) {
+    refuse(concat("its checkpoints would be those of '", twin, "'; give another name"));
+  }
   const bool present = fs::exists(output, ignored);
   if (present && !fs::is_regular_file(output, ignored)) {
     refuse("it is not a file; give the path of one");

@@ -63,6 +63,11 @@ std::string lock_path(const std::string& results) {
   return (fs::path(results).parent_path() / (stem_of(results) + kLock)).string();
 }
 
+std::string of_the_same_checkpoints(const std::string& results) {
+  const bool short_name = !results.ends_with(kSuffix);
+  return short_name ? results + kSuffix : results.substr(0, results.size() - 3);
+}
+
 bool is_name_beside(const std::string& results) {
   return !results_of_checkpoint(results).path.empty() || results.ends_with(".tmp") ||
          results.ends_with(kLock);

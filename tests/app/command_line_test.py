@@ -332,6 +332,17 @@ class Run(AppCase):
         told = self.run_ok("run", self.ini(SMALL), "--data.partition=file", "--data.partition_file=parts.h5").stderr
         self.assertIn("1 of 2 clients have no training samples", told)
 
+    def test_samples_that_a_client_has_twice_are_told(self):
+        with h5py.File(self.folder / "parts.h5", "w") as parts:
+            parts["train_offsets"], parts["train_samples"] = [0, 4, 6], [0, 1, 0, 0, 0, 2]
+            parts["test_offsets"], parts["test_samples"] = [0, 2, 3], [3, 3, 4]
+        run = ["run", self.ini(SMALL), "--data.partition=file", "--data.partition_file=parts.h5"]
+        self.assertIn("parts.h5 gives clients samples that they have already, 3 times; such a sample counts as often",
+                      self.run_ok(*run).stderr)
+        with h5py.File(self.folder / "parts.h5", "r+") as parts:
+            parts["train_samples"][...], parts["test_samples"][...] = [0, 1, 5, 6, 0, 2], [3, 7, 4]
+        self.assertNotIn("have already", self.run_ok(*run, "--force").stderr)
+
     def test_a_key_that_another_level_has_put_out_of_action_puts_no_other_one_in_the_wrong(self):
         config = self.ini(f"{SMALL}[privacy]\nclip = 0.5\nnoise = 1\n")
         done = self.run_ok("run", config, "--algorithm.name=fednova")

@@ -256,6 +256,15 @@ class Names(OutputCase):
         self.assertIn("run.output", self.refused("run", "run.ckpt.3.ini"))
 
 
+    def test_two_results_do_not_share_the_names_of_their_checkpoints(self):
+        for first, second in (("s", "s.h5"), ("t.h5", "t")):
+            self.run_ok("run", "run.ini", "--run.rounds=1", f"--run.output={first}")
+            self.assertIn(f"its checkpoints would be those of '{first}'",
+                          self.refused("run", "run.ini", "--run.rounds=1", f"--run.output={second}"))
+        self.ini(CONFIG, "u")
+        self.run_ok("run", "u", "--run.rounds=1", "--run.output=u.h5")
+
+
 class Room(OutputCase):
     def setUp(self):
         super().setUp()

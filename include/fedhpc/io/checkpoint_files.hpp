@@ -26,6 +26,10 @@ CheckpointFile results_of_checkpoint(const std::string& path);
 /// checkpoints and their temporary files.
 std::string lock_path(const std::string& results);
 
+/// Returns RUN for the result file RUN.h5, and RUN.h5 for RUN: of both, checkpoints and lock have the
+/// same names.
+std::string of_the_same_checkpoints(const std::string& results);
+
 /// True if a result file of this name looks like a file that a run makes beside another.
 bool is_name_beside(const std::string& results);
 
