@@ -70,8 +70,7 @@ void FedALA::initialise(const Setup& setup) {
   setup.add_metrics(
       {{kReceptionAccuracy, "fraction",
         "mean over participants, with algorithm.learn = all from round 2 on over all clients, of "
-        "the accuracy of "
-        "the mixed model on own test samples, before local training"},
+        "the accuracy of the mixed model on own test samples, before local training"},
        {kGlobalWeight, "1",
         "mean over clients that learn weights of their mean: 1 is the global model, 0 the "
         "client's own"},
@@ -80,7 +79,6 @@ void FedALA::initialise(const Setup& setup) {
   global_ = setup.initial_model();
   codec_ = averaging_.links.open(setup, global_);
   server_.start(global_);
-  plain_ = setup.training().step_rule().is_plain();
   const std::size_t first = first_of_top(*global_.layout, layers_);
   top_ = RowPart(global_.layout, first, {.with = Tag::Trainable});
   // The head alone, where no norm or parameter of a model file stands behind it.

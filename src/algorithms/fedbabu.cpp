@@ -2,13 +2,6 @@
 
 namespace fedhpc {
 
-namespace {
-
-constexpr Columns kHead{.with = Tag::Head};
-constexpr Columns kBody{.without = Tag::Head};
-
-}  // namespace
-
 void FedBABU::declare(OptionSet& options) {
   options.add(
       "algorithm.fine_tune", fine_tune_,

@@ -6,7 +6,7 @@ namespace fedhpc {
 
 void FedDyn::declare(OptionSet& options) {
   options.add("algorithm.alpha", alpha_, above(0.0),
-              "weight of the term alpha/2 ||w - w_t||^2, and of what it leaves for later rounds");
+              "weight alpha of alpha/2 ||w - w_t||^2, and of g_k and h, which follow the rounds");
   averaging_.declare(options);
 }
 

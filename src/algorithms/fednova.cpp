@@ -42,7 +42,7 @@ void FedNova::declare(OptionSet& options) {
 void FedNova::initialise(const Setup& setup) {
   setup.add_metrics({{kEffectiveSteps, "1", "tau_eff, the weighted mean of clients' ||a||_1"}});
   global_ = setup.initial_model();
-  training_ = setup.training();
+  training_options_ = setup.training();
   codec_ = averaging_.links.open(setup, global_);
   server_.start(global_);
   auto layout = std::make_shared<Layout>();
@@ -51,7 +51,7 @@ void FedNova::initialise(const Setup& setup) {
 }
 
 void FedNova::round(Round& round) {
-  const double eta = training_.lr * round.lr_factor();
+  const double eta = training_options_.lr * round.lr_factor();
   Mean normalised = round.mean();
   Mean steps = round.mean(one_number_);
   round.each_block([&](Block& block) {
@@ -90,7 +90,7 @@ double FedNova::length_of(const StepRule& rule, double eta, double mu, std::int6
 std::vector<double> FedNova::lengths_of(Block& block, double eta) const {
   std::vector<double> lengths;
   for (const std::int64_t steps : block.local_steps()) {
-    lengths.push_back(length_of(training_.step_rule(), eta, mu_, steps));
+    lengths.push_back(length_of(training_options_.step_rule(), eta, mu_, steps));
   }
   return lengths;
 }

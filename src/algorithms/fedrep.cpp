@@ -2,13 +2,6 @@
 
 namespace fedhpc {
 
-namespace {
-
-constexpr Columns kHead{.with = Tag::Head};
-constexpr Columns kBody{.without = Tag::Head};
-
-}  // namespace
-
 void FedRep::declare(OptionSet& options) {
   options.add("algorithm.head_passes", head_passes_, count_from(1),
               "local trainings of a client's head before the one of the body (tau_h)");

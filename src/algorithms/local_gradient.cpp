@@ -21,12 +21,14 @@ Rows local_gradient(Block& block, const Rows& start, double eta, double clip_nor
   return sum;
 }
 
-void require_plain_gradients(OptionSet& options, const std::string& name, const std::string& why) {
+void require_plain_gradients(OptionSet& options, const std::string& name, const std::string& why,
+                             std::function<bool()> needed) {
   const std::string reason = concat("algorithm.name = ", name, ", ", why,
                                     " for plain SGD at one rate only; use train.optimizer = sgd "
                                     "without momentum and weight decay, and "
                                     "train.lr_unit = round");
-  options.add_check([reason](const OptionSet& given) {
+  options.add_check([reason, needed = std::move(needed)](const OptionSet& given) {
+    if (needed && !needed()) return;
     for (const char* key : {"train.optimizer", "train.momentum", "train.nesterov",
                             "train.weight_decay", "train.lr_unit"}) {
       given.refuse_unless_default(key, reason);

@@ -43,7 +43,7 @@ Rows MessagePassing::cloud_models(Round& round, const Attention& attention) cons
 Rows MessagePassing::of_clients(const Rows& rows, std::span<const std::int64_t> clients) const {
   std::vector<std::int64_t> places;
   for (const std::int64_t client : clients) {
-    places.push_back(std::lower_bound(clients_.begin(), clients_.end(), client) - clients_.begin());
+    places.push_back(place_of(client, clients_));
   }
   return rows.at(places);
 }

@@ -13,8 +13,6 @@ namespace fedhpc {
 
 namespace {
 
-constexpr Columns kBody{.without = Tag::Head};
-
 constexpr std::int64_t kEvaluationPass = std::int64_t{1} << 31;  // beyond the steps of a training
 constexpr std::int64_t kPointsPass = kEvaluationPass + 1;        // of the first inducing points
 

@@ -32,10 +32,8 @@ void PFedMe::initialise(const Setup& setup) {
   codec_ = averaging_.links.open(setup, global_);
   personal_ = &setup.store().rows("personal", global_);
   outer_lr_ = setup.training().lr;
-  StepRule rule = setup.training().step_rule();
-  rule.lr = personal_lr_;
-  rule.scheduled = false;
-  inner_ = std::make_unique<RowOptimizer>(rule, global_.layout);
+  inner_ =
+      std::make_unique<RowOptimizer>(setup.training().step_rule().at(personal_lr_), global_.layout);
 }
 
 void PFedMe::round(Round& round) {

@@ -65,15 +65,6 @@ std::unique_ptr<Algorithm> make_algorithm(const std::string& name, const std::st
   return algorithm_registry().find(name, "algorithm.name", place)();
 }
 
-void declare_weighting(OptionSet& options, Weighting& weighting) {
-  options.add("algorithm.weighting", weighting,
-              Names<Weighting>{{"samples", Weighting::Samples},
-                               {"batches", Weighting::Batches},
-                               {"uniform", Weighting::Uniform}},
-              "weight of a client in the mean: its training samples, the batches of an epoch, or "
-              "the same for all");
-}
-
 void LinkOptions::declare(OptionSet& options, Payloads payloads, std::string help) {
   payloads_ = payloads;
   const bool both = payloads == Payloads::Changes || payloads == Payloads::Models;

@@ -24,7 +24,10 @@ void Scaffold::declare(OptionSet& options) {
       "(option I), the mean of its local steps (option II), or none, which is fedavg");
   averaging_.declare(options);
   server_.declare(options);
-  require_plain_gradients(options, "scaffold");
+  require_plain_gradients(
+      options, "scaffold",
+      "where (x - y_i) / (K train.lr) is the mean gradient of the local steps: that is right",
+      [this] { return kind_ == Control::Steps; });
 }
 
 void Scaffold::initialise(const Setup& setup) {

@@ -112,10 +112,8 @@ void SFedHP::initialise(const Setup& setup) {
   codec_ = averaging_.links.upload_codec();
   personal_ = &setup.store().rows("personal", global_);
   edge_lr_ = setup.training().lr;
-  StepRule rule = setup.training().step_rule();
-  rule.lr = personal_lr_;
-  rule.scheduled = false;
-  optimizer_ = std::make_unique<RowOptimizer>(rule, global_.layout);
+  optimizer_ =
+      std::make_unique<RowOptimizer>(setup.training().step_rule().at(personal_lr_), global_.layout);
 }
 
 void SFedHP::round(Round& round) {
@@ -127,7 +125,7 @@ void SFedHP::round(Round& round) {
     EdgeMean mean = edges.mean();
     round.each_block([&](Block& block) {
       const Rows received = block.download(phi, *codec_);
-      const Rows theta = personalize(block, received, edges.round());
+      const Rows theta = personalise(block, received, edges.round());
       mean.add(block.edges(), block.weights(averaging_.weighting),
                block.upload_models(theta, *codec_));
     });
@@ -149,7 +147,7 @@ void SFedHP::round(Round& round) {
   note(round);
 }
 
-Rows SFedHP::personalize(Block& block, const Rows& phi, std::int64_t edge_round) {
+Rows SFedHP::personalise(Block& block, const Rows& phi, std::int64_t edge_round) {
   const bool goes_on = restart_ == Restart::Round && edge_round > 0;
   Rows theta = goes_on ? personal_->read(block.clients(), /*otherwise=*/phi) : phi.clone();
   const Penalty penalty{.mu = lambda1_, .centre = phi, .gamma = round_gamma1_, .rho = rho_};

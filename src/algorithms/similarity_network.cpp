@@ -38,16 +38,13 @@ Tensor distances(const Coupling& clients, const Rows& rows) {
 }
 
 std::int64_t width_of(const Coupling& clients, const std::vector<Tensor>& samples) {
-  Tensor width = at::full({1}, samples.empty() ? 0 : samples.front().size(1), at::kLong);
-  clients.ranks().max_(width);
-  return width.item<std::int64_t>();
+  return clients.most(samples.empty() ? 0 : samples.front().size(1));
 }
 
 std::int64_t most_samples(const Coupling& clients, const std::vector<Tensor>& samples) {
-  Tensor most = at::full({1}, 0, at::kLong);
-  for (const Tensor& x : samples) most.clamp_min_(x.size(0));
-  clients.ranks().max_(most);
-  return most.item<std::int64_t>();
+  std::int64_t most = 0;
+  for (const Tensor& x : samples) most = std::max(most, x.size(0));
+  return clients.most(most);
 }
 
 /// The median distance among the first samples of every client (of the first ones, where they are
@@ -70,12 +67,11 @@ double bandwidth(const Coupling& clients, const std::vector<Tensor>& samples, st
 void SimilarityNetwork::declare(OptionSet& options, const Condition& used) {
   const Condition met = both(used, unless("algorithm.neighbours", "0"));
   options
-      .add("algorithm.graph", space_,
-           Names<GraphSpace>{{"data", GraphSpace::Data},
-                             {"feature", GraphSpace::Feature},
-                             {"model", GraphSpace::Model}},
-           "what clients are compared by: distributions of samples, covariances of features, or "
-           "local models")
+      .add(
+          "algorithm.graph", space_,
+          Names<Space>{{"data", Space::Data}, {"feature", Space::Feature}, {"model", Space::Model}},
+          "what clients are compared by: distributions of samples, covariances of features, or "
+          "local models")
       .acts(met);
   options
       .add("algorithm.neighbours", neighbours_, count_from(0),
@@ -122,11 +118,11 @@ void SimilarityNetwork::declare(OptionSet& options, const Condition& used) {
 SimilarityGraph SimilarityNetwork::build(Round& everybody, std::span<const std::int64_t> own,
                                          const Rows& initial, std::uint64_t seed) {
   const Coupling clients = everybody.coupling(own);
-  const Tensor apart = space_ == GraphSpace::Model
-                           ? model_distances(everybody, clients, own, initial)
-                           : (space_ == GraphSpace::Data
-                                  ? discrepancies(clients, samples(everybody, own), seed)
-                                  : covariance_distances(clients, samples(everybody, own), seed));
+  const Tensor apart =
+      space_ == Space::Model
+          ? model_distances(everybody, clients, own, initial)
+          : (space_ == Space::Data ? discrepancies(clients, samples(everybody, own), seed)
+                                   : covariance_distances(clients, samples(everybody, own), seed));
   bytes_ *= static_cast<double>(initial.values.itemsize());
   SimilarityGraph graph = knn_graph(apart, neighbours_);
   if (edge_weights_ == EdgeWeights::Gaussian) {
@@ -140,8 +136,7 @@ std::vector<Tensor> SimilarityNetwork::samples(Round& everybody,
   std::vector<Tensor> samples(own.size());
   everybody.each_block([&](Block& block) {
     for (const std::int64_t client : block.clients()) {
-      const auto place = std::lower_bound(own.begin(), own.end(), client) - own.begin();
-      samples[static_cast<std::size_t>(place)] = block.samples_of(client);
+      samples[static_cast<std::size_t>(place_of(client, own))] = block.samples_of(client);
     }
   });
   return samples;
@@ -160,10 +155,9 @@ Tensor SimilarityNetwork::discrepancies(const Coupling& clients, const std::vect
     bytes_ = static_cast<double>(features.count());
     return distances(clients, summaries(means, features.count()));
   }
-  Tensor sent = at::full({1}, 0, at::kLong);
-  for (const Tensor& x : samples) sent.add_(x.numel());
-  clients.ranks().sum_(sent);
-  bytes_ = sent.item<double>() / static_cast<double>(clients.count());
+  std::int64_t sent = 0;
+  for (const Tensor& x : samples) sent += x.numel();
+  bytes_ = static_cast<double>(clients.total(sent)) / static_cast<double>(clients.count());
   const Tensor k = clients.over_pairs(
       samples, width, [h](const Tensor& x, const Tensor& y) { return kernel_mean(x, y, h); });
   const Tensor own = k.diagonal().clone();  // MMD^2 = k_ii + k_jj - 2 k_ij
@@ -199,7 +193,7 @@ Tensor SimilarityNetwork::model_distances(Round& everybody, const Coupling& clie
     const std::span<const double> weights = block.weights(Weighting::Uniform);
     for (std::int64_t c = 0; c < block.count(); ++c) {
       const auto i = static_cast<std::size_t>(c);
-      const auto place = std::lower_bound(own.begin(), own.end(), block.clients()[i]) - own.begin();
+      const std::int64_t place = place_of(block.clients()[i], own);
       models.values[place].copy_(trained.values[c]);
       if (weights[i] == 0) models.values[place].fill_(kUndefined);  // no samples: like nobody
     }

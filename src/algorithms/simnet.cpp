@@ -109,10 +109,8 @@ void SimNet::declare(OptionSet& options) {
       .acts(meets);
   options
       .add("algorithm.p", lasso_options_.norm,
-           Names<VectorNorm>{{"1", VectorNorm::One},
-                             {"2", VectorNorm::Two},
-                             {"infinity", VectorNorm::Infinity},
-                             {"inf", VectorNorm::Infinity}},
+           Names<VectorNorm>{
+               {"1", VectorNorm::One}, {"2", VectorNorm::Two}, {"infinity", VectorNorm::Infinity}},
            "norm of those distances")
       .acts(couples);
   options
@@ -211,8 +209,7 @@ void SimNet::round(Round& round) {
     const Rows of_personal = personal_.of(sent);  // N^T nabla
     for (std::int64_t c = 0; c < block.count(); ++c) {
       const std::int64_t client = block.clients()[static_cast<std::size_t>(c)];
-      const auto row = std::lower_bound(own_.begin(), own_.end(), client) - own_.begin();
-      target.values[row].sub_(of_personal.values[c], share);
+      target.values[place_of(client, own_)].sub_(of_personal.values[c], share);
     }
   });
   x_ += -eta * mean.reduce();  // x_{t+1} = x_t - eta_t (1/N) sum_n M^T nabla^(n)
@@ -236,7 +233,7 @@ void SimNet::update_personal_(Round& round, const Rows& z, const Rows& target) {
   NetworkLassoReport report;
   if (!lasso_->graph().edges.empty() && personal_.layout()->size() > 0) {
     const Tensor columns = clients.to_columns(z, kStripe);  // [N, w]
-    report = lasso_->solve_(clients.ranks(), columns, clients.to_columns(target, kStripe),
+    report = clients.solve_(*lasso_, columns, clients.to_columns(target, kStripe),
                             personal_lr_.value_or(eta_ * round.lr_factor()));
     clients.from_columns_(next, columns, kStripe);
   }
@@ -268,13 +265,12 @@ Rows SimNet::personal_rows(std::span<const std::int64_t> clients) const {
 
 Rows SimNet::joined(const Rows& z) const {
   Rows models{at::zeros({z.count(), layout_->size()}, initial_.values.options()), layout_};
-  if (shared_tag_ == Shared::Rest) {
-    personal_.put_(models, z);
-    shared_.put_(models, x_);
-    return models;
-  }
   personal_.put_(models, z);
-  models.values.add_(x_.values);  // x_a + z_b
+  if (shared_tag_ == Shared::Rest) {
+    shared_.put_(models, x_);
+  } else {
+    models.values.add_(x_.values);  // x_a + z_b
+  }
   return models;
 }
 

@@ -6,10 +6,12 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/to_device.hpp"
+#include "fedhpc/math/network_lasso.hpp"
 
 #include "rounds/coupling_kernels.hpp"
 
@@ -67,6 +69,12 @@ std::int64_t slab_width(std::int64_t clients, std::size_t value_bytes) {
 
 }  // namespace
 
+std::int64_t place_of(std::int64_t client, std::span<const std::int64_t> clients) {
+  const auto place = std::ranges::lower_bound(clients, client);
+  require(place != clients.end() && *place == client, "the client is one of those");
+  return place - clients.begin();
+}
+
 Coupling::Coupling(Communicator& comm, std::span<const std::int64_t> ids) : comm_(comm) {
   const auto own = static_cast<std::int64_t>(ids.size());
   Tensor count = at::empty({1}, at::kLong);
@@ -83,8 +91,25 @@ Coupling::Coupling(Communicator& comm, std::span<const std::int64_t> ids) : comm
   require(std::adjacent_find(ids_.begin(), ids_.end()) == ids_.end(),
           "every client is on one rank and has one row");
   for (std::int64_t i = 0; i < all.numel(); ++i) {
-    positions_.push_back(std::lower_bound(ids_.begin(), ids_.end(), first[i]) - ids_.begin());
+    positions_.push_back(place_of(first[i], ids_));
   }
+}
+
+std::int64_t Coupling::most(std::int64_t own) const {
+  Tensor number = at::full({1}, own, at::kLong);
+  comm_.max_(number);
+  return number.item<std::int64_t>();
+}
+
+std::int64_t Coupling::total(std::int64_t own) const {
+  Tensor number = at::full({1}, own, at::kLong);
+  comm_.sum_(number);
+  return number.item<std::int64_t>();
+}
+
+NetworkLassoReport Coupling::solve_(NetworkLasso& lasso, const Tensor& columns,
+                                    const Tensor& target, double eta) const {
+  return lasso.solve_(comm_, columns, target, eta);
 }
 
 std::span<const std::int64_t> Coupling::own_positions() const {

@@ -51,9 +51,6 @@ Tensor columns_of(const Keys& keys, const Tensor& models, const Columns& columns
       .values;
 }
 
-constexpr Columns kHead{.with = Tag::Head};
-constexpr Columns kBody{.without = Tag::Head};
-
 TEST(FedBABU, TheHeadIsTheInitialOneUntilItIsTuned) {
   for (const Keys& changes : {Keys{{"train.weight_decay", "0.05"}}, with_batch_norm()}) {
     for (const std::string fine_tune : {"all", "head", "body"}) {

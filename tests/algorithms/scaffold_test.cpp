@@ -59,6 +59,11 @@ std::vector<ReferenceCase> settings() {
     cases.push_back({control + "_falling_rate",
                      with_falling_lr("round", {{"algorithm.control", control}}), 1e-4});
   }
+  cases.push_back({"momentum",
+                   {{"algorithm.control", "gradient"},
+                    {"train.optimizer", "momentum"},
+                    {"train.momentum", "0.8"}},
+                   1e-4});
   cases.push_back({"server_momentum", {{"server.optimizer", "momentum"}}, 1e-4});
   return cases;
 }
@@ -69,6 +74,7 @@ TEST(Scaffold, WithoutControlVariatesIsFedAvgBitForBit) {
   const std::unique_ptr<Communicator> comm = world_communicator(60);
   for (const std::string dtype : {"float32", "float64"}) {
     Keys changes{{"run.dtype", dtype},
+                 {"train.optimizer", "momentum"},
                  {"algorithm.weighting", "samples"},
                  {"topology.participation", "0.6"}};
     const Tensor expected = run(tiny_keys(changes), *comm).global;
@@ -136,6 +142,10 @@ TEST(Scaffold, SameBitsOnAnyRanksAndWidthsWhenReproducible) {
 
 TEST(Scaffold, RefusesWhatDoesNotFit) {
   EXPECT_FALSE(refuses(with_scaffold()));
+  for (const std::string control : {"gradient", "none"}) {
+    const Keys keys = with_scaffold({{"algorithm.control", control}, {"train.momentum", "0.5"}});
+    EXPECT_FALSE(refuses_on_command_line(keys)) << "the mean of the local steps is not asked for";
+  }
   for (const auto& [key, value] : Keys{{"train.optimizer", "adam"},
                                        {"train.momentum", "0.5"},
                                        {"train.weight_decay", "0.1"},

@@ -98,7 +98,6 @@ class FedALA final : public Algorithm {
   double tolerance_ = 0.001;
   AveragingOptions averaging_;
   ServerOptimizer server_;
-  bool plain_ = true;             // steps that need no memory for gradients
   std::unique_ptr<Codec> codec_;  // of uploads
   RowPart top_;
   Columns moved_;                  // hold all of the top layers that gradients move

@@ -52,7 +52,7 @@ class FedBAT final : public Algorithm {
 
  private:
   enum class Download { Full, Binary };
-  struct Steps;
+  struct StepSizes;
   struct Binarised {
     Rows m;        // [n, weights]
     Rows b;        // [n, weights]  S(m; alpha)
@@ -62,16 +62,16 @@ class FedBAT final : public Algorithm {
   Rows receive(Block& block, std::int64_t round);
   /// Returns the clients' S(m_i; alpha_i), and the change of their biases and batch norm: [C, P].
   Rows train(Block& block, const Rows& start, std::int64_t round);
-  Steps steps_of(Block& block, std::int64_t round) const;
-  void take_step(LocalStep& step, const Rows& start, const Rows& local, Steps& steps);
-  /// Turns the gradients of models into those of m; steps take their own step.
-  void pull_back_(const Rows& gradients, const Binarised& s, std::int64_t first, Steps& steps);
+  StepSizes step_sizes_of(Block& block, std::int64_t round) const;
+  void take_step(LocalStep& step, const Rows& start, const Rows& local, StepSizes& sizes);
+  /// Turns the gradients of models into those of m; the step sizes take their own step.
+  void pull_back_(const Rows& gradients, const Binarised& s, std::int64_t first, StepSizes& sizes);
   /// Sets alpha_0 of clients from `first` on whose updates m are binarised from step `number` on.
-  void start_alpha(const Rows& m, std::int64_t first, std::int64_t number, Steps& steps) const;
+  void start_alpha(const Rows& m, std::int64_t first, std::int64_t number, StepSizes& sizes) const;
   /// Returns alpha without its bounds, [C, L].
-  Tensor alpha_of(const Steps& steps) const;
+  Tensor alpha_of(const StepSizes& sizes) const;
   /// Binarises updates m of clients from `first` on, whose draws have this epoch.
-  Binarised binarise(const Rows& m, std::int64_t first, const Steps& steps,
+  Binarised binarise(const Rows& m, std::int64_t first, const StepSizes& sizes,
                      const std::function<std::int64_t(std::size_t c)>& epoch) const;
   /// The part of a mean update that the server sends to all.
   Rows quantised(const Rows& update, std::int64_t round) const;
@@ -88,7 +88,7 @@ class FedBAT final : public Algorithm {
   std::unique_ptr<Codec> signs_;
   std::int64_t message_bytes_ = 0;
   std::unique_ptr<RowOptimizer> of_models_;
-  std::unique_ptr<RowOptimizer> of_steps_;
+  std::unique_ptr<RowOptimizer> of_sizes_;
   CatchUp catch_up_;
   Rows global_;   // [1, P]  W without the last message
   Rows message_;  // [1, P]  the last mean update as sent

@@ -54,7 +54,7 @@ class FedNova final : public Algorithm {
   double mu_ = 0;
   AveragingOptions averaging_;
   ServerOptimizer server_;
-  TrainOptions training_;
+  TrainOptions training_options_;
   LayoutPtr one_number_;
   std::unique_ptr<Codec> codec_;  // of uploads
   Rows global_;                   // [1, P]  x

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <functional>
+#include <string>
+
 #include "fedhpc/algorithms/algorithm.hpp"
 
 namespace fedhpc {
@@ -15,10 +18,13 @@ namespace fedhpc {
 /// it takes them over. 0 for a client that cannot train. Counts into train_loss.
 Rows local_gradient(Block& block, const Rows& start, double eta, double clip_norm);
 
+constexpr const char* kSumsAreSent =
+    "whose clients send sums of gradients: (x^0 - x^T) / train.lr is one";
+
 /// For what is a sum of gradients: adds a check that refuses rules other than plain gradient steps.
-/// `why` is what holds for those alone.
-void require_plain_gradients(
-    OptionSet& options, const std::string& name,
-    const std::string& why = "whose clients send sums of gradients: (x^0 - x^T) / train.lr is one");
+/// `why` is what holds for those alone; it is needed where `needed` says so, or always.
+void require_plain_gradients(OptionSet& options, const std::string& name,
+                             const std::string& why = kSumsAreSent,
+                             std::function<bool()> needed = {});
 
 }  // namespace fedhpc

@@ -43,7 +43,8 @@ namespace fedhpc {
 class Scaffold final : public Algorithm {
  public:
   Traits traits() const override {
-    return {.divides_by_rate = true, .averaged_uploads = kind_ == Control::None ? 1 : 2};
+    return {.divides_by_rate = kind_ == Control::Steps,
+            .averaged_uploads = kind_ == Control::None ? 1 : 2};
   }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;

@@ -46,8 +46,6 @@ namespace fedhpc {
 /// - The batches of an edge round are those of the pass of its number.
 class SFedHP final : public Algorithm {
  public:
-  SFedHP() { averaging_.weighting = Weighting::Uniform; }  // objectives (1) and (2)
-
   Traits traits() const override {
     return {.tiers = Tiers::ClientEdgeCloud,
             .models = Models::Both,
@@ -64,7 +62,7 @@ class SFedHP final : public Algorithm {
   enum class Schedule { Constant, Either, Both, Each };
 
   /// theta_ij(phi_i) of (8) for a block's clients, [C, P]. `phi` [C, P].
-  Rows personalize(Block& block, const Rows& phi, std::int64_t edge_round);
+  Rows personalise(Block& block, const Rows& phi, std::int64_t edge_round);
   /// (10), (6) and (11): moves phi_i and w_i [1, P] by the mean of the edge's thetas [1, P].
   void update_edge_(const Rows& phi, const Rows& w, const Rows& mean_theta, double eta) const;
   void update_gammas(std::int64_t round);
@@ -85,7 +83,7 @@ class SFedHP final : public Algorithm {
   Restart restart_ = Restart::Step;
   std::int64_t edge_rounds_ = 20;
   double beta_ = 1;
-  AveragingOptions averaging_;
+  AveragingOptions averaging_{.weighting = Weighting::Uniform};  // objectives (1) and (2)
 
   double edge_lr_ = 0;                       // eta_1
   std::unique_ptr<RowOptimizer> optimizer_;  // of theta

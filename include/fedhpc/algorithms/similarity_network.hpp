@@ -9,9 +9,6 @@
 
 namespace fedhpc {
 
-/// The space in which clients are compared (algorithm.graph).
-enum class GraphSpace { Data, Feature, Model };
-
 /// The similarity network of the clients: each one's nearest neighbours, the relation made
 /// symmetric, by the distance of
 ///
@@ -44,6 +41,7 @@ class SimilarityNetwork {
   std::int64_t neighbours() const { return neighbours_; }
 
  private:
+  enum class Space { Data, Feature, Model };
   enum class Kernel { Auto, Exact, Fourier };
   enum class CovarianceDistance { Frobenius, LogEuclidean };
   enum class EdgeWeights { Uniform, Gaussian };
@@ -57,7 +55,7 @@ class SimilarityNetwork {
   Tensor model_distances(Round& everybody, const Coupling& clients,
                          std::span<const std::int64_t> own, const Rows& initial);
 
-  GraphSpace space_ = GraphSpace::Data;
+  Space space_ = Space::Data;
   std::int64_t neighbours_ = 5;
   Kernel kernel_ = Kernel::Auto;
   std::int64_t fourier_features_ = 512;

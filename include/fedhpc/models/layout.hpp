@@ -44,6 +44,9 @@ struct Columns {
   }
 };
 
+inline constexpr Columns kHead{.with = Tag::Head};     ///< the classifier
+inline constexpr Columns kBody{.without = Tag::Head};  ///< what is below it
+
 /// The initial value of a field in a row: a draw by model.init, or a constant. Embedding is a draw of
 /// numbers of deviation 1, where model.init does not fix the deviation. Given has no rule: weights of a
 /// file give it, and a row that is drawn has zeros.

@@ -11,8 +11,13 @@
 
 namespace fedhpc {
 
+class NetworkLasso;
+struct NetworkLassoReport;
 enum class PairTerm;
 enum class MixTerm;
+
+/// The place of a client among some that ascend. It must be one of them.
+std::int64_t place_of(std::int64_t client, std::span<const std::int64_t> clients);
 
 /// Computes algebra between the clients of all ranks. Every rank has the rows of its own clients.
 /// Others' rows travel in slabs: some columns of all clients at a time, never all of them. So no
@@ -33,8 +38,9 @@ class Coupling {
 
   const std::vector<std::int64_t>& ids() const { return ids_; }  ///< of all ranks, ascending: [N]
   std::int64_t count() const { return static_cast<std::int64_t>(ids_.size()); }  ///< N
-  /// The communicator, for solvers of math/ whose unknowns are columns.
-  Communicator& ranks() const { return comm_; }
+
+  std::int64_t most(std::int64_t own) const;   ///< The largest of all ranks' numbers.
+  std::int64_t total(std::int64_t own) const;  ///< Their sum.
 
   /// Gathers one entry per client, [N_r, ...] of any type in the order of this rank's clients, to
   /// every rank: [N, ...], ascending.
@@ -72,6 +78,10 @@ class Coupling {
 
   /// The columns [begin, end) of P that this rank gets, `begin` a multiple of that number.
   Range own_columns(std::int64_t columns, std::int64_t multiple = 1) const;
+
+  /// Solves on columns of all clients, as to_columns(rows, NetworkLasso::kStripe) gives them.
+  NetworkLassoReport solve_(NetworkLasso& lasso, const Tensor& columns, const Tensor& target,
+                            double eta) const;
 
   /// value(a_i, a_j) for all clients i and j, [N, N] float64 on every rank. This rank gives one
   /// matrix [n_i, columns] float64 per client, in their order. `value` must be symmetric: it is

@@ -24,6 +24,13 @@ struct StepRule {
   bool is_plain() const {
     return kind == OptimizerKind::Sgd && weight_decay == 0 && clip_norm == 0;
   }
+  /// This rule at a rate that stays.
+  StepRule at(double rate) const {
+    StepRule rule = *this;
+    rule.lr = rate;
+    rule.scheduled = false;
+    return rule;
+  }
   /// Rows of state a client needs beside its model: 0, 1 (momentum) or 2 (Adam).
   std::int64_t state_rows() const;
 };
