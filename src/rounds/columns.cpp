@@ -9,6 +9,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/to_device.hpp"
+#include "fedhpc/math/network_lasso.hpp"
 #include "fedhpc/rounds/coupling.hpp"
 
 namespace fedhpc {
@@ -87,6 +88,11 @@ Tensor Coupling::over_pairs(
   }
   const Tensor upper = in_client_order(comm_.all_gather(values));
   return upper.triu() + upper.triu(1).t();
+}
+
+NetworkLassoReport Coupling::solve_(NetworkLasso& lasso, const Tensor& columns,
+                                    const Tensor& target, double eta) const {
+  return lasso.solve_(comm_, columns, target, eta);
 }
 
 }  // namespace fedhpc

@@ -11,7 +11,6 @@
 
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/to_device.hpp"
-#include "fedhpc/math/network_lasso.hpp"
 
 #include "rounds/coupling_kernels.hpp"
 
@@ -77,8 +76,7 @@ std::int64_t place_of(std::int64_t client, std::span<const std::int64_t> clients
 
 Coupling::Coupling(Communicator& comm, std::span<const std::int64_t> ids) : comm_(comm) {
   const auto own = static_cast<std::int64_t>(ids.size());
-  Tensor count = at::empty({1}, at::kLong);
-  count.fill_(own);
+  const Tensor count = at::full({1}, own, at::kLong);
   Tensor mine = at::empty({own}, at::kLong);
   std::copy(ids.begin(), ids.end(), mine.data_ptr<std::int64_t>());
   const Tensor counts = comm_.all_gather(count);
@@ -90,9 +88,7 @@ Coupling::Coupling(Communicator& comm, std::span<const std::int64_t> ids) : comm
   std::sort(ids_.begin(), ids_.end());
   require(std::adjacent_find(ids_.begin(), ids_.end()) == ids_.end(),
           "every client is on one rank and has one row");
-  for (std::int64_t i = 0; i < all.numel(); ++i) {
-    positions_.push_back(place_of(first[i], ids_));
-  }
+  for (std::int64_t i = 0; i < all.numel(); ++i) positions_.push_back(place_of(first[i], ids_));
 }
 
 std::int64_t Coupling::most(std::int64_t own) const {
@@ -105,11 +101,6 @@ std::int64_t Coupling::total(std::int64_t own) const {
   Tensor number = at::full({1}, own, at::kLong);
   comm_.sum_(number);
   return number.item<std::int64_t>();
-}
-
-NetworkLassoReport Coupling::solve_(NetworkLasso& lasso, const Tensor& columns,
-                                    const Tensor& target, double eta) const {
-  return lasso.solve_(comm_, columns, target, eta);
 }
 
 std::span<const std::int64_t> Coupling::own_positions() const {
