@@ -63,7 +63,7 @@ Rows MOON::client_update(Block& block, const Rows& received, const Rows& previou
   block.each_step(Steps::Alike, [&](LocalStep& step) {
     const Tensor of_global = step.embedding(received);    // [C, B, E]  z_glob
     const Tensor of_previous = step.embedding(previous);  // z_prev
-    // w_i <- w_i - eta grad (l_sup + mu l_con)
+    // w_i <- w_i - eta grad (cross-entropy + mu l_con)
     step.descend_(local, *optimizer_,
                   [&](const BatchRun& run, const Tensor& z, const Tensor& gradient) {
                     const auto of_run = [&](const Tensor& all) {

@@ -28,7 +28,7 @@ class AggregationRecord {
   /// before, [1, P].
   void add(Mean& products, std::span<const double> weights, const Rows& factors,
            const Rows& before) const;
-  /// Notes || mean of the products - product of the means ||, FedMUD's (6) minus (7), and the
+  /// Notes || mean of the products - product of the means ||, FedMUD's (6) minus (7). Notes the
   /// effective rank of each layer's change of weights. Collective.
   void note(Round& round, Mean& products, const Step& step) const;
 

@@ -108,8 +108,8 @@ struct Traits {
   double mean_steps = 0;
   std::int64_t trainings_in_round = 1;  ///< a participant surely trains so many times in a round
   bool divides_by_rate = false;         ///< it divides by train.lr as the schedule has it
-  /// The payloads of changes that a participant sends in a round, of a method whose server knows of
-  /// its clients' data their means over the participants alone; 0: it knows more (privacy.*).
+  /// The payloads of changes that a participant sends in a round. Of the clients' data the server
+  /// then knows the means of these over the participants alone. 0: it knows more (privacy.*).
   std::int64_t averaged_uploads = 0;
   bool sends_buffers = true;  ///< batch norm's statistics travel, but with train.buffers = local
 
@@ -185,9 +185,9 @@ class Algorithm {
   /// participants. Its traffic and training count nowhere. A plan skips it, and so does a run that
   /// goes on from a checkpoint. Collective.
   virtual void prepare(Round& /*everybody*/) {}
-  /// What the result file keeps of what has been drawn: of round 0 what prepare() has made, below
-  /// /graph; of `round`, the last one done, what it has drawn for its clients, in the shapes of
-  /// factors; of round 1 also where nothing has been done yet. By name; empty where nothing was.
+  /// What the result file keeps of draws, by name. Round 0: what prepare() has made, below /graph.
+  /// The last round done: what it drew for its clients, in the shapes of factors. Round 1: also
+  /// before anything is done. Empty where nothing was drawn.
   virtual std::vector<NamedTensor> drawn_in(std::int64_t /*round*/) const { return {}; }
   virtual void round(Round& round) = 0;  ///< one global round
   virtual void evaluate(Evaluation& evaluation) = 0;

@@ -23,7 +23,8 @@ namespace fedhpc {
 ///   alpha_i   algorithm.alpha      at first; 0: the global model, 1: local training alone
 ///   eta       train.lr             of w, v and alpha
 ///
-/// With algorithm.alpha_rule = adaptive the first step of a round also moves alpha_i, within [0, 1]:
+/// With algorithm.alpha_rule = adaptive the first step of a round also moves alpha_i, within
+/// [0, 1]:
 ///
 ///   alpha_i <- alpha_i - eta <v_i - w_i, grad f_i(vbar_i; xi)>
 ///
@@ -32,8 +33,8 @@ namespace fedhpc {
 /// for w_i and one for v_i.
 ///
 /// The authors' program (FedTorch) adds a term 0.02 alpha to that gradient and mixes the gradients
-/// of v and w in it; the paper has neither. Clients are averaged by algorithm.weighting (the paper's
-/// equally).
+/// of v and w in it. The paper has neither. Clients are averaged by algorithm.weighting (the
+/// paper's equally).
 class APFL final : public Algorithm {
  public:
   Traits traits() const override { return {.models = Models::Both, .averaged_uploads = 1}; }

@@ -27,12 +27,12 @@ class BinaryUpdate {
   /// mean |m| of every tensor, [C, L] float64 on the host.
   Tensor mean_magnitudes(const Rows& m) const;
 
-  /// B(m; alpha): alpha where u 2 alpha < m + alpha, u uniform in [0, 1), else -alpha. Row c draws
+  /// S(m; alpha): alpha where u 2 alpha < m + alpha, u uniform in [0, 1), else -alpha. Row c draws
   /// its n numbers in order with keys[c].
   Rows binarise(const Rows& m, const Tensor& alpha,  // [C, L] float64 on the host
                 std::span<const DrawKey> keys) const;
 
-  /// The straight-through gradient: `g` [C, n], that of b = B(m; alpha), becomes that of m, which
+  /// The straight-through gradient: `g` [C, n], that of b = S(m; alpha), becomes that of m, which
   /// is 0 where |m| > alpha. Returns the gradient of alpha, [C, L] float64 on the host. It sums g
   /// (sign(b) - m / alpha) over the tensor, and g sign(m) where |m| > alpha.
   Tensor pull_back_(const Rows& g, const Rows& m, const Rows& b, const Tensor& alpha) const;

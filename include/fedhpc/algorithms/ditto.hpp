@@ -18,7 +18,7 @@ namespace fedhpc {
 ///   lambda    algorithm.mu       0: v_k is what client k gets alone; large: v_k = w^t
 ///   s, E      train.local_steps, train.local_epochs
 ///
-/// Both trainings of a round see the same batches, as in the authors' program; their order says
+/// Both trainings of a round see the same batches, as in the authors' program. Their order says
 /// nothing, as the centre is the w^t that was received. The global model is FedAvg's, whatever
 /// lambda. With plain SGD the proximal term is a contraction for lambda * train.lr < 2 only.
 ///

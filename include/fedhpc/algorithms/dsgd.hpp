@@ -6,7 +6,7 @@ namespace fedhpc {
 
 /// Distributed stochastic gradient descent: every client sends a stochastic gradient at the global
 /// model, the server takes the step. The similarity-network method with gamma = lambda = 0 and
-/// nothing personal (its equation (5) and Algorithm 1).
+/// nothing personal (its equation (5), Algorithms 1 and 2).
 ///
 ///   g^(n) <- gradient of f at x_t on a batch of client n
 ///   x_{t+1} <- x_t - eta_t (1/N) sum_n g^(n)
@@ -15,8 +15,8 @@ namespace fedhpc {
 ///   eta_t   train.lr               0: refused, nothing moves
 ///   N       all participants       algorithm.weighting = uniform as in the paper, or samples
 ///
-/// With train.local_steps (or epochs) above 1 the clients send sums of as many gradients along
-/// their local steps: federated averaging of what they add up to.
+/// With more than one local step the clients send the sums of their gradients along these steps.
+/// The round is then FedAvg's with the same weighting, up to rounding.
 class Dsgd final : public Algorithm {
  public:
   Traits traits() const override { return {.divides_by_rate = true, .averaged_uploads = 1}; }

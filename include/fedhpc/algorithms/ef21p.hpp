@@ -10,13 +10,13 @@ namespace fedhpc {
 
 /// EF21-P: K. Gruntkowska, A. Tyurin, P. Richtarik: "EF21-P and Friends: Improved Theoretical
 /// Communication Complexity for Distributed Optimization with Bidirectional Compression", ICML
-/// 2023; as the baseline of FedMUD, whose clients send updates of local training.
+/// 2023. Here as the baseline of FedMUD, whose clients send updates of local training.
 ///
 ///   Delta_i  <- w_i - w^t, w_i trained from w^t                                on the clients
 ///   x^{t+1}  <- x^t + gamma sum_i p_i C_i(Delta_i)                             on the server
 ///   w^{t+1}  <- w^t + TopK(x^{t+1} - w^t)                        on the server and the clients
 ///
-///   paper         here
+///   paper         code
 ///   x             exact_: the server's model; what w lacks of it is sent later: error feedback
 ///   w             shared_ + message_: what clients have, and what is evaluated
 ///   C_i           algorithm.upload: Rand-K (columns by a seed that travels), Top-K, or nothing
@@ -26,7 +26,7 @@ namespace fedhpc {
 ///   gamma         algorithm.server_lr
 ///
 /// Every trainable column is compressed but those of batch norm, which travel in full with its
-/// statistics, and to which gamma does not apply: a variance moved beyond the mean may be negative.
+/// statistics. Gamma does not apply to these: a variance moved beyond the mean may be negative.
 /// Top-K sends K places of ceil(log2 d) bits and K values, Rand-K a seed of 8 bytes and K values.
 ///
 /// x and w are the server's; clients have w, which takes every message. The paper's clients all
@@ -34,8 +34,8 @@ namespace fedhpc {
 /// others first needs those, or w where that is less: catch_up_bytes, no traffic of the rounds.
 ///
 /// Limit case: K = d and gamma = 1 are FedAvg.
-/// Deviations: FedMUD does not say whether Rand-K is scaled by d / K; unbiased steps of that length
-/// are unstable for updates of local training, so that they are not by default. Clients are weighed
+/// Deviations: FedMUD does not say whether Rand-K is scaled by d / K. Unbiased steps of that length
+/// are unstable for updates of local training; by default they are not taken. Clients are weighed
 /// by algorithm.weighting; the paper's equally.
 class EF21P final : public Algorithm {
  public:

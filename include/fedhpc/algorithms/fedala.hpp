@@ -45,8 +45,9 @@ namespace fedhpc {
 ///   can train, the number that the authors' program prints.
 /// - Their s % are neighbours in stored order, the same in all passes of a round:
 ///   algorithm.samples = slice. configs/authors/fedala.ini has all of theirs.
-/// - A layer is a convolution or linear layer with its bias and the batch norm behind it. Running
-///   statistics are always Theta's; in the authors' program they never leave a client.
+/// - A layer is what first_of_top counts (models/layout.hpp), with its bias and the batch norm
+///   behind it. Running statistics are always Theta's; in the authors' program they never leave a
+///   client.
 /// - A client's own model is scored as it would be received: hat_i of the new Theta, with W_i as
 ///   learned last. What participants had in hand at the round's reception, with W_i learned on it,
 ///   is the series reception_accuracy.

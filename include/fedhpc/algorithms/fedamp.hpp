@@ -13,7 +13,7 @@ namespace fedhpc {
 ///   u_i = (1 - sum_{j != i} xi_ij) w_i + sum_{j != i} xi_ij w_j,
 ///   xi_ij = alpha_k A'(||w_i - w_j||^2) = alpha_k / sigma exp(-||w_i - w_j||^2 / sigma)
 ///
-///   paper     here                limit case
+///   paper     code                limit case
 ///   sigma     algorithm.sigma     the squared distance within which models attract each other
 ///   alpha_k   algorithm.alpha_k   0: u_i = w_i, and with lambda = 0 every client is alone
 ///   lambda    algorithm.lambda    0: u_i is only where local training starts

@@ -5,8 +5,8 @@
 
 namespace fedhpc {
 
-/// FedBABU: the body is trained and averaged under a head that nobody ever trains; clients fine-tune
-/// the outcome.
+/// FedBABU: the body is trained and averaged under a head that nobody ever trains; clients
+/// fine-tune the outcome.
 ///
 /// Oh, Kim, Yun: "FedBABU: Toward Enhanced Representation for Federated Image Classification", ICLR
 /// 2022, Algorithm 1.
@@ -17,9 +17,10 @@ namespace fedhpc {
 ///   tau          train.local_epochs       (or local_steps)
 ///
 /// Only the body travels, batch norm with it. The global model, body and initial head, is scored
-/// beside each client's own: the global one after fine-tuning of algorithm.fine_tune's columns, for
-/// as long as a local training, on batches of the evaluation. Nobody keeps it. The paper fine-tunes
-/// the whole model, and compares that with the body or the head alone.
+/// beside each client's own. That is the global one after fine-tuning of algorithm.fine_tune's
+/// columns, on batches of the evaluation. Fine-tuning is as long as a local training, and nobody
+/// keeps the outcome. The paper fine-tunes the whole model, and compares that with the body or the
+/// head alone.
 ///
 /// A model that is nothing but a head stays the initial one; nothing travels.
 ///

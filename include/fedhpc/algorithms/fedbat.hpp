@@ -14,12 +14,14 @@ namespace fedhpc {
 /// Communication-Efficient Federated Learning via Learnable Binarization", ICML 2024.
 ///
 ///   W + S(m; alpha)                     local models; W frozen, m and alpha trained
-///   S(m; alpha) = alpha or -alpha       the first with probability clip((m + alpha) / 2 alpha)
+///   S(m; alpha) = alpha or -alpha       the first with probability
+///                                       clip((m + alpha) / (2 alpha), 0, 1)
 ///   alpha = alpha_0 e^{rho a}           kept in [least_step, most_step]; a starts at 0
 ///   dL/dm = dL/dS 1{|m| <= alpha}       straight-through gradients
+///   dL/dalpha = sum dL/dS (sign(S) - m / alpha), without m / alpha where |m| > alpha
 ///   W <- W + sum_i p_i S(m_i; alpha_i)
 ///
-///   paper          here
+///   paper          code
 ///   phi            algorithm.warm_up: the first floor(phi tau) of a client's tau local steps train
 ///                  W + m in full; then alpha_0 is the mean of |m|, of every tensor its own; .01
 ///                  within the bounds where floor(phi tau) = 0
@@ -30,14 +32,14 @@ namespace fedhpc {
 /// batch norm are trained and sent in full. An upload has a bit for every weight, and one number
 /// for every tensor, alpha.
 ///
-/// Downloads are the model in full. algorithm.download = binary is FedMUD's comparison with FedBAT,
-/// where the server sends S(Delta; mean |Delta|) of the mean update Delta and every client keeps W;
-/// that paper gives no formula, and what is lost is lost. A participant then receives the message
-/// of the round before. One that has missed others first needs those, or W where that is less:
+/// Downloads are the model in full. algorithm.download = binary is FedMUD's comparison with FedBAT:
+/// the server sends S(Delta; mean |Delta|) of the mean update Delta, and every client keeps W. That
+/// paper gives no formula, and what is lost is lost. A participant then receives the message of the
+/// round before. One that has missed others first needs those, or W where that is less:
 /// catch_up_bytes, no traffic of the rounds.
 ///
 /// Numbers are drawn with key (seed, Purpose::Binarise, pass 0, epoch = local step, client, round),
-/// at the end epoch = tau; the server's with pass 1. A client that cannot train sends 0.
+/// at the end epoch = tau. The server's have pass 1. A client that cannot train sends 0.
 ///
 /// Limit case: phi = 1 is federated averaging, with payloads in full.
 /// Deviations: clients are weighed by algorithm.weighting; the public code weighs by batches.

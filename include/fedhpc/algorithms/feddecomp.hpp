@@ -6,8 +6,8 @@
 
 namespace fedhpc {
 
-/// FedDecomp: every weight is the sum of a shared one and of a client's own, the own ones of a layer
-/// together a matrix of low rank.
+/// FedDecomp: every weight is the sum of a shared one and of a client's own. The own ones of a
+/// layer are a matrix of low rank.
 ///
 /// X. Wu, X. Liu, J. Niu, H. Wang, S. Tang, G. Zhu, H. Su: "Decoupling General and Personalized
 /// Knowledge in Federated Learning via Additive and Low-Rank Decomposition", ACM MM 2024.
@@ -18,17 +18,18 @@ namespace fedhpc {
 ///   sigma_k <- local training from sigma with tau_k frozen           sent
 ///   sigma   <- sigma + sum_k p_k (sigma_k - sigma)
 ///
-///   paper     here                        meaning; limit case
+///   paper     code                        meaning; limit case
 ///   sigma     global_                     shared weights, of full rank
 ///   A_k, B_k  own_; LAYER.lora_A [r, in], LAYER.lora_B [out, r]: they stay with client k
 ///   r         model.rank or model.compression
-///             algorithm.personal_passes   local trainings of tau_k; 0: FedAvg, bit for bit
+///             algorithm.personal_passes   local trainings of tau_k; 0, with shared_passes = 1:
+///                                         FedAvg, bit for bit
 ///             algorithm.shared_passes     those of sigma_k that follow, on new batches every time
 ///
 /// An optimizer lives as long as the passes of one part. A_k starts at U(-a, a) / sqrt(in) with
-/// a = algorithm.init_range, the same for all clients, B_k at 0. /model/global holds sigma, which has
-/// the series global_*; a client's own model is sigma + tau_k. Batch norm's statistics are shared, and
-/// stay while tau_k is trained. train_loss is that of both parts.
+/// a = algorithm.init_range, the same for all clients; B_k starts at 0. /model/global holds sigma,
+/// which has the series global_*. A client's own model is sigma + tau_k. Batch norm's statistics
+/// are shared, and stay while tau_k is trained. train_loss is that of both parts.
 ///
 /// Readings, and the authors' program (docs/methods/feddecomp.md):
 /// - Weight decay acts on A_k and B_k, and then on the whole weights w_k.

@@ -22,11 +22,11 @@ namespace fedhpc {
 ///   w'_k      guides             by passes 0 and 1: the guidance training sees new batches
 ///   K         algorithm.top_k    1: only the nearest one, as a rule the client's own
 ///
-/// The server keeps u_k and sends it when client k takes part again; a client's own model, which is
+/// The server keeps u_k and sends it when client k takes part again. A client's own model, which is
 /// scored, is u_k as it would be received. Distances are over the trainable columns; batch-norm
 /// statistics are mixed like parameters. Equal weights go to the clients of lower number; a model
-/// that is no distance away is taken as one that is 1e-15 away. Clients without training samples
-/// do not count and keep their u_k.
+/// that is no distance away is taken as one that is 1e-15 away. Clients without training samples do
+/// not count and keep their u_k.
 class FedDWA final : public Algorithm {
  public:
   Traits traits() const override { return {.models = Models::Personal, .can_leave_rounds = false}; }

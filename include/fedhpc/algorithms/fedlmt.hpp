@@ -6,8 +6,10 @@ namespace fedhpc {
 
 /// FedLMT: J. Liu, Y. Zhou, D. Wu, M. Hu, M. Guizani, Q. Z. Sheng: "FedLMT: Tackling System
 /// Heterogeneity of Federated Learning via Low-Rank Model Training with Theoretical Guarantees",
-/// ICML 2024. A model of fixed low rank, w = U V^T in every factorised layer, trained by federated
-/// averaging of U and V; as the baseline of FedMUD, with the same rank on every client.
+/// ICML 2024. A model of fixed low rank is trained by federated averaging of its factors. Here it
+/// is the baseline of FedMUD, with the same rank on every client. In every factorised layer
+///
+///   w_k = U_k V_k^T,   U <- sum_k p_k U_k,   V <- sum_k p_k V_k
 ///
 /// Deviations: the first factors are drawn, U(-a, a) as in the FedMUD paper or normals; the
 /// authors' program takes the decomposition of a drawn model. Its penalties and its statistics of

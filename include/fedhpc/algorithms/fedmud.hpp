@@ -10,14 +10,14 @@
 namespace fedhpc {
 
 /// FedMUD: S. Li et al., "The Panaceas for Improving Low-Rank Decomposition in
-/// Communication-Efficient Federated Learning", ICML 2025: model update decomposition, with
+/// Communication-Efficient Federated Learning", ICML 2025. Model update decomposition, with
 /// block-wise Kronecker (BKD) and aggregation-aware decomposition (AAD), or a frozen factor (+F).
 ///
 ///   W_i = W + U_i V_i^T                                    local models, W frozen          (3)
 ///   U <- sum_i p_i U_i, V <- sum_i p_i V_i                                                 (4)
 ///   W <- W + U V^T, U <- U(-a, a), V <- 0                  every s rounds                  (5)
 ///
-///   paper              here
+///   paper              code
 ///   R                  run.rounds
 ///   s                  algorithm.reset_interval
 ///   a                  algorithm.init_range
@@ -29,10 +29,10 @@ namespace fedhpc {
 /// The first and the last layer, biases and batch norm are trained and averaged in full. What the
 /// server evaluates is W + U V^T.
 ///
-/// A round's participant receives the mean factors of the round before, adds them to its W where
+/// A round's participant receives the mean factors of the round before. It adds them to its W where
 /// they are due, and draws new ones by the seed. A client that has missed such rounds first needs
-/// what was added meanwhile, or W where that is less: catch_up_bytes, which as in the paper is no
-/// traffic of the rounds.
+/// what was added meanwhile, or W where that is less. The series catch_up_bytes has it; as in the
+/// paper it is no traffic of the rounds.
 ///
 /// Limit cases: start = factors and s >= R is FedLMT with low_rank. U~ = I makes +F federated
 /// averaging, U~ = V~ = I makes AAD that at twice the rate (algorithm.constants = identity).

@@ -20,22 +20,29 @@ namespace fedhpc {
 ///   paper      code                    meaning
 ///   x          global_                 global model
 ///   y_i        trained                 after tau_i local steps from x
-///   a_i        steps_of                x - y_i = eta sum_k a_ik g_ik, by the local optimizer
+///   a_i        lengths_of              x - y_i = eta sum_k a_ik g_ik, by the local optimizer
 ///   rho        train.momentum          of momentum and nesterov
 ///   mu         algorithm.mu            of the proximal term; 0: none
 ///   p_i        algorithm.weighting     over the participants
 ///   tau_i      train.local_epochs      batches of them: clients with more samples take more steps
 ///
-/// ||a_i||_1 is what x - y_i would be, over eta, if all gradients were 1: tau_i for SGD,
-/// (1 - (1 - eta mu)^tau_i) / (eta mu) with the proximal term, and
-/// (tau_i - rho (1 - rho^tau_i) / (1 - rho)) / (1 - rho) with momentum. Steps of any of these
-/// optimizers are followed, with both at once, too. The series effective_steps is tau_eff.
+/// ||a_i||_1 is what x - y_i would be, over eta, if all gradients were 1:
+///
+///   SGD                  tau_i
+///   proximal term        (1 - (1 - eta mu)^tau_i) / (eta mu)
+///   momentum             (tau_i - rho (1 - rho^tau_i) / (1 - rho)) / (1 - rho)
+///
+/// Steps of any of these optimizers are followed, with both at once, too. The series
+/// effective_steps is tau_eff.
 ///
 /// A client sends d_i and ||a_i||_1. Batch norm's statistics are averaged as they are.
 ///
 /// Limit case: where all clients take the same number of steps it is FedAvg, or FedProx, up to
-/// rounding. Deviations: the programme of the authors counts the proximal term and momentum at once
-/// otherwise; weight decay and clipping count as parts of the gradient.
+/// rounding.
+///
+/// Deviations: with the proximal term the authors' program takes tau_eff = sum_i p_i tau_i, so that
+/// its steps are longer. It counts Nesterov's momentum as plain momentum, and both terms at once by
+/// another recursion. Weight decay and clipping count as parts of the gradient.
 class FedNova final : public Algorithm {
  public:
   void declare(OptionSet& options) override;

@@ -8,10 +8,15 @@ namespace fedhpc {
 /// Communication-Efficient Federated Learning", ICLR 2022. A model whose layers are elementwise
 /// products of two low-rank tensors (Hadamard), trained by federated averaging of the factors.
 ///
-/// Deviations: without the paper's tanh, which it offers for one of the two tensors. Ranks keep to
-/// model.compression and first factors give weights the variance 2 / fan_in; the authors' program
-/// has a lower bound of ranks (model.rank_bound = full) and draws each factor like a layer
-/// (algorithm.init = factors), which makes first weights a hundred times smaller.
+///   W = (X1 Y1^T) (.) (X2 Y2^T)                        fully connected
+///   W = (T1 x1 X1 x2 Y1) (.) (T2 x1 X2 x2 Y2)          convolution
+///
+/// Deviations:
+/// - The paper offers tanh for one of the two tensors; here there is none.
+/// - Ranks keep to model.compression. The authors' program has a lower bound of ranks
+///   (model.rank_bound = full).
+/// - First factors give weights the variance 2 / fan_in. The authors' program draws each factor
+///   like a layer (algorithm.init = factors), which makes first weights a hundred times smaller.
 class FedPara final : public FactorAveraging {
  public:
   FedPara() : FactorAveraging({"hadamard"}) {}

@@ -16,9 +16,9 @@ namespace fedhpc {
 ///   e         train.local_epochs
 ///   gamma_j   algorithm.weighting = samples
 ///
-/// A client takes its local steps on all of (W_B, W_Pj), and sends W_B alone. A layer is a
-/// convolution or linear layer with its bias and the batch norm behind it, whose statistics go
-/// where the layer goes. layers = 0 is FedAvg, all layers LocalOnly.
+/// A client takes its local steps on all of (W_B, W_Pj), and sends W_B alone. A layer is what
+/// first_of_top counts (models/layout.hpp), with its bias and the batch norm behind it, whose
+/// statistics go where the layer goes. layers = 0 is FedAvg, all layers LocalOnly.
 ///
 /// The paper counts the blocks of ResNet-34 as layers; here each of their convolutions counts.
 class FedPer final : public PartAveraging {

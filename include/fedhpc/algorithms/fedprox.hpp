@@ -19,9 +19,9 @@ namespace fedhpc {
 /// train.local_epochs. With plain SGD the proximal term alone is a contraction towards w^t only for
 /// mu * train.lr < 2; beyond that the local iterates diverge.
 ///
-/// Deviations: clients are drawn uniformly without replacement and averaged by
-/// algorithm.weighting, as the authors' code does (the text draws them by samples and averages them
-/// equally); stragglers are drawn client by client (train.stragglers).
+/// Deviations: clients are drawn uniformly without replacement and averaged by algorithm.weighting,
+/// as in the authors' program. The text draws them by samples and averages them equally. Stragglers
+/// are drawn client by client (train.stragglers).
 class FedProx final : public Algorithm {
  public:
   Traits traits() const override { return {.averaged_uploads = 1}; }

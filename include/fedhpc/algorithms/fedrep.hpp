@@ -16,17 +16,18 @@ namespace fedhpc {
 ///                                      before that of the body
 ///   alpha     train.lr                 of both
 ///
-/// A head moves with the body frozen, batch-norm statistics with it; then the body with the head
-/// frozen, for one training, on new batches every time. Only the body travels, and batch norm
+/// A head moves with the body frozen, batch-norm statistics with it. Then the body moves with the
+/// head frozen, for one training. Batches are new every time. Only the body travels, and batch norm
 /// belongs to it. There is no whole global model: /model/global holds phi.
 ///
 /// A client's own model is (phi^{t+1}, h_i): the body it would receive and its own head. With
 /// head_passes = 1 a round visits a client's samples twice; the authors' program takes 10.
 ///
 /// In the authors' program one SGD with momentum goes through the epochs of the head and that of
-/// the body, and biases have no weight decay: algorithm.optimizer = round and train.decay_biases =
+/// the body: algorithm.optimizer = round. Its biases have no weight decay: train.decay_biases =
 /// false (configs/authors/fedrep.ini). A column has a velocity from its own gradients alone: the
-/// body's begins at 0, and a frozen head stays (with PyTorch below 2.0 the program's coasts on).
+/// body's begins at 0, and a frozen head stays. With PyTorch below 2.0 the program's head coasts
+/// on.
 ///
 /// Deviation: clients are averaged by algorithm.weighting (the paper's are of equal size).
 class FedRep final : public PartAveraging {

@@ -32,21 +32,21 @@ namespace fedhpc {
 /// magnitudes the first columns are taken.
 ///
 /// A step takes the gradient of the whole model, clipped as a whole, and the frozen columns are put
-/// back behind it. Each training has an optimizer and batches of its own. One of personal columns is
-/// left out while a client has none. Batch norm's statistics are shared: the training of personal
-/// columns leaves them alone.
+/// back behind it. Each training has an optimizer and batches of its own. One of personal columns
+/// is left out while a client has none. Batch norm's statistics are shared: the training of
+/// personal columns leaves them alone.
 ///
 /// Both ends know m_k, so that shared columns travel as they are, without places. A client that
 /// has selected also sends its new m_k, a bit for every trainable column and one number.
 ///
-/// A client's own model is what it would start from next. The global model is scored beside it.
-/// In alternation a, from 0, of q = personal_passes the shared columns have the batches of pass
-/// a (1 + q), and the personal ones, which come first, those of the q passes behind it.
+/// A client's own model is what it would start from next. The global model is scored beside it. In
+/// alternation a, from 0, with q = personal_passes, the shared columns have the batches of pass
+/// a (1 + q). The personal ones, which come first, have those of the q passes behind it.
 ///
 /// Deviations: a client is averaged by algorithm.weighting (the paper's equally). The authors'
-/// program compares with the end of the last selection, not with the start of the round; takes all
-/// columns that tie; lets a tensor's share of personal columns pass the limit by its last step; and
-/// puts the global value into a column that has just become personal.
+/// program compares with the end of the last selection, not with the start of the round. It takes
+/// all columns that tie. A tensor's share of personal columns may pass the limit by its last step.
+/// A column that has just become personal gets the global value.
 class FedSelect final : public Algorithm {
  public:
   Traits traits() const override { return {.models = Models::Both}; }
@@ -61,7 +61,8 @@ class FedSelect final : public Algorithm {
   /// elsewhere: a row of each, or one for all.
   Rows joined(const Tensor& personal, std::span<const std::int64_t> clients,
               const Rows& global) const;
-  /// Trains personal and shared columns in turn from `start` [C, P]; `counts` [C] are those personal.
+  /// Trains personal and shared columns in turn from `start` [C, P]; `counts` [C] are those
+  /// personal.
   Rows local_alt(Block& block, const Rows& start, const Tensor& personal,
                  const std::vector<std::int64_t>& counts) const;
   /// Trains `model` [C, P] once on the batches of `pass`; the columns in `frozen` [C, P] stay.

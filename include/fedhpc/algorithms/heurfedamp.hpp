@@ -11,7 +11,7 @@ namespace fedhpc {
 ///   u_i = sum_j xi_ij w_j,   xi_ii = alpha,
 ///   xi_ij = (1 - alpha) exp(sigma cos(w_i, w_j)) / sum_{h != i} exp(sigma cos(w_i, w_h))
 ///
-///   paper     here               limit case
+///   paper     code               limit case
 ///   alpha     algorithm.alpha    1: u_i = w_i, and with lambda = 0 every client is alone
 ///   sigma     algorithm.sigma    0: all others weigh the same
 ///   lambda    algorithm.lambda   0: u_i is only where local training starts

@@ -11,6 +11,10 @@ namespace fedhpc {
 /// Liu, Zhang, Song, Letaief: "Client-Edge-Cloud Hierarchical Federated Learning", ICC 2020,
 /// Algorithm 1.
 ///
+///   w_i^l <- kappa_1 local steps from w^l                clients
+///   w^l   <- sum_i |D_i^l| w_i^l / |D^l|                 edges, kappa_2 times from w^l = w
+///   w     <- sum_l |D^l| w^l / |D|                       cloud
+///
 ///   paper     code                    meaning
 ///   w         global_                 the cloud's model
 ///   w^l       edges_                  model of edge l

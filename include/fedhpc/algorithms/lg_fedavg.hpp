@@ -14,9 +14,9 @@ namespace fedhpc {
 ///   theta_m^l, theta_m^h  own_               local representation of client m
 ///   (layers kept)         algorithm.layers   how many top layers are global
 ///
-/// Both are moved by the same local steps on the one supervised loss. A layer is a convolution or
-/// linear layer with its bias and the batch norm behind it, whose statistics go where the layer
-/// goes; train.buffers does not act. layers = 0 is LocalOnly, all layers FedAvg.
+/// Both are moved by the same local steps on the one supervised loss. A layer is what first_of_top
+/// counts (models/layout.hpp), with its bias and the batch norm behind it. Statistics go where the
+/// layer goes; train.buffers does not act. layers = 0 is LocalOnly, all layers FedAvg.
 ///
 /// The paper starts its runs from a FedAvg model: model.init_file. Its auxiliary losses of the
 /// representation and its ensemble for new clients are not here.

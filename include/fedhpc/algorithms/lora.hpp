@@ -18,7 +18,7 @@ namespace fedhpc {
 ///   W_k = W_0 + (alpha / r) B_k A_k                        local models, W_0 frozen for ever
 ///   A <- sum_k p_k A_k, B <- sum_k p_k B_k                 of each by itself
 ///
-///   paper              here
+///   paper              code
 ///   W_0                the initial model: model.file or model.init_file
 ///   r, alpha           model.rank or model.compression, model.lora_alpha
 ///   B A                model.factorisation = lora; A frozen: ffa_lora
@@ -27,10 +27,10 @@ namespace fedhpc {
 ///   the rest           algorithm.rest: what of it is trained, and then averaged in full
 ///
 /// A starts at U(-a, a) / sqrt(in), a = algorithm.init_range, where 1 is the start of public code.
-/// B starts at 0, so that round 0 is the base. Only trained columns travel; the base and the seed of
-/// A lie with the clients before round 1, and count nowhere. Weight decay acts on trained columns.
-/// The mean of products is not the product of means: aggregation_gap. With ffa_lora it is, as the
-/// adapters are linear in B.
+/// B starts at 0, so that round 0 is the base. Only trained columns travel; the base and the seed
+/// of A lie with the clients before round 1, and count nowhere. Weight decay acts on trained
+/// columns. The mean of products is not the product of means: aggregation_gap. With ffa_lora it is,
+/// as the adapters are linear in B.
 ///
 /// Limit case: with train.lr = 0 the model stays the base. Deviation: statistics of batch norm stay
 /// the base's unless rest = all.

@@ -5,8 +5,8 @@
 
 namespace fedhpc {
 
-/// MOON: federated averaging whose clients keep what their models make of a sample near what the
-/// global model makes of it, and away from what their last local model made of it.
+/// MOON: federated averaging of models whose representation of a sample is held near the global
+/// model's. It is driven away from that of the client's last local model.
 ///
 /// Li, He, Song: "Model-Contrastive Federated Learning", CVPR 2021, Algorithm 1. Clients minimise
 /// cross-entropy + mu l_con, with the mean over a batch of
@@ -23,10 +23,11 @@ namespace fedhpc {
 ///   mu              algorithm.mu           weight of the term; 0: FedAvg, bit for bit
 ///   tau             algorithm.temperature
 ///
-/// In its first participation w_i^(t-1) is w^t, as in the authors' code: the term is constant then.
-/// The two models that do not move work as in evaluation: no dropout, running statistics. train_loss
-/// is the cross-entropy alone. A representation of zeros is similar to nothing (similarity 0), and
-/// has no gradient. Where the head sees the samples themselves the term moves nothing.
+/// In its first participation w_i^(t-1) is w^t, as in the authors' program: the term is constant
+/// then. The two models that do not move work as in evaluation: no dropout, running statistics.
+/// train_loss is the cross-entropy alone. A representation of zeros is similar to nothing
+/// (similarity 0), and has no gradient. Where the head sees the samples themselves the term moves
+/// nothing.
 ///
 /// Deviation: the representation is what the head of the configured model sees. The paper's models
 /// have two more layers below the head, a projection, which a model file can have.

@@ -10,7 +10,7 @@ namespace fedhpc {
 ///
 ///   min_w sum_k p_k F_k(w),  F_k(w) = f_k(w - alpha grad f_k(w))
 ///
-///   paper    here                    limit case
+///   paper    code                    limit case
 ///   K        run.rounds
 ///   tau      train.local_steps       (or epochs) of three batches D, D', D'' each
 ///   alpha    algorithm.inner_lr      0: FedAvg on the batches D'; FO needs it below 1 / L
@@ -20,16 +20,16 @@ namespace fedhpc {
 ///                                    difference of gradients; the same for alpha = 0
 ///   delta    algorithm.delta         of that difference, see below
 ///
-/// FO steps by (I - alpha H) H w where f is a quadratic, HF by (I - alpha H)^2 H w: where the
+/// FO steps by (I - alpha H) H w where f is a quadratic, HF by (I - alpha H)^2 H w. Where the
 /// curvature L of f is above 1 / alpha FO climbs, and w leaves although w_hat gets on.
 ///
-/// HF takes  H v ~ (grad f(w + h v) - grad f(w - h v)) / 2h  where h v has the length
-/// delta (1 + ||w||): what an h of its own is worth depends on ||v||, which falls by orders of
-/// magnitude in a run. The relative error of H v is of the order delta^2 by truncation and of the
-/// order of a rounding error / delta by cancellation, so that the best delta is the cube root of
-/// that error: 4e-3 in float32, 5e-6 in float64. Networks with kinks (ReLU) want it smaller, as
-/// steps across a kink see a part of the slope's jump that H leaves out. The default, 1e-3, leaves
-/// H v three to four digits in float32; the update loses less, since H v enters it times alpha.
+/// HF takes  H v ~ (grad f(w + h v) - grad f(w - h v)) / 2h.  There h v has the length
+/// delta (1 + ||w||). What an h of its own is worth depends on ||v||, which falls by orders of
+/// magnitude in a run. The relative error of H v is about delta^2 by truncation, and a rounding
+/// error / delta by cancellation. The best delta is the cube root of that rounding error: 4e-3 in
+/// float32, 5e-6 in float64. Networks with kinks (ReLU) want it smaller, as steps across a kink see
+/// a part of the slope's jump that H leaves out. The default, 1e-3, leaves H v three to four digits
+/// in float32; the update loses less, since H v enters it times alpha.
 ///
 /// Choices the paper leaves open:
 /// - A client's own model is w after one step of size alpha on one of its training batches, taken

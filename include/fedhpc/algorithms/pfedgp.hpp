@@ -11,29 +11,29 @@ namespace fedhpc {
 /// inducing points (pFedGP-IP-data); a baseline of sFedHP.
 ///
 /// Clients share a network that embeds samples. Each has a Gaussian-process classifier of its own
-/// on them: a tree of binary ones, whose likelihood is made Gaussian by Polya-Gamma variables omega
-/// that are drawn by Gibbs chains.
+/// on them, a tree of binary ones. Polya-Gamma variables omega make their likelihood Gaussian;
+/// Gibbs chains draw these.
 ///
-///   paper   here                     meaning
-///   theta   body_                    the embedding network: the model below its classifier
+///   paper   code                     meaning
+///   theta   shared_                  the embedding network: the model below its classifier
 ///   k       algorithm.outputscale,   a^2 exp(-||u - v||^2 / (2 l^2)) of embeddings of length 1,
 ///           .lengthscale, .jitter    with a constant on the diagonal; none of them learned
 ///   omega   algorithm.draws,         chains of a node's classifier in training, and their steps;
 ///           .gibbs_steps             test_draws and test_gibbs_steps are those in evaluation
 ///   X, X*   algorithm.scored_share   this share of a node's samples of either side is scored by a
 ///                                    classifier that knows the others
-///   X-bar   inducing points            algorithm.inducing_points for each class, in the space of
-///                                    embeddings; without them there is no X-bar
+///   X-bar   shared_, behind theta    inducing points, algorithm.inducing_points for each class, in
+///                                    the space of embeddings; without them there is no X-bar
 ///   eta     train.lr
 ///
 /// A local step minimises the predictive loss: the mean of -log P(y* | X, y) over the scored
-/// samples, summed over the nodes of the client's tree, by its gradient through the kernel at fixed
-/// omega. With train.batch_size = 0 a step has all of a client's samples, as in the authors'
+/// samples, summed over the nodes of the client's tree. Its gradient goes through the kernel at
+/// fixed omega. With train.batch_size = 0 a step has all of a client's samples, as in the authors'
 /// program, whose inner steps are train.local_epochs. Each node parts its classes by 2-means of
 /// their mean embeddings at the received theta, so the tree is new in every round.
 ///
-/// With inducing points a step scores all samples, by classifiers that know X-bar alone; its
-/// gradient moves X-bar as it moves theta, and X-bar travels with theta and is averaged with it. A
+/// With inducing points a step scores all samples, by classifiers that know X-bar alone. Its
+/// gradient moves X-bar as it moves theta. X-bar travels with theta and is averaged with it. A
 /// client takes the points of its own classes: the others only decay. As there are as many of every
 /// class, probabilities are weighed by P(side) / Q(side), of the client's samples and of what the
 /// classifier knows.

@@ -16,7 +16,7 @@ namespace fedhpc {
 ///   w_i      = argmin over the simplex of  alpha ||w - p||^2 - sum_j w_j c_ij
 ///   u_i     <- sum_j w_ij theta_j                       at the server
 ///
-/// The problem of w_i is alpha ||w - (p + c_i / (2 alpha))||^2 but for a constant: w_i is that
+/// The problem of w_i is alpha ||w - (p + c_i / (2 alpha))||^2 but for a constant. So w_i is that
 /// point's projection to the simplex, found exactly.
 ///
 ///   paper     code                meaning; limit case
@@ -29,11 +29,12 @@ namespace fedhpc {
 ///   lambda    algorithm.lambda    0: u_i is only where local training starts
 ///
 /// The server keeps u_i and sends it when client i takes part again. Scored is theta_i, by
-/// algorithm.evaluate = received u_i as it would be received; what u_i of participants scored before
-/// they trained is the series reception_accuracy. Cosines and lengths are over the trainable columns;
-/// batch-norm statistics are mixed like parameters. The cosine of a model that has not moved is 0,
-/// that of one that is not finite -1. Clients without training samples do not count and keep their
-/// u_i. train_loss is without the term; train.clip_norm takes the length of both gradients.
+/// algorithm.evaluate = received u_i as it would be received. What u_i of participants scored
+/// before they trained is the series reception_accuracy. Cosines and lengths are over the trainable
+/// columns; batch-norm statistics are mixed like parameters. The cosine of a model that has not
+/// moved is 0, that of one that is not finite -1. Clients without training samples do not count and
+/// keep their u_i. train_loss is without the term; train.clip_norm takes the length of both
+/// gradients.
 ///
 /// Readings, and the authors' program (docs/methods/pfedgraph.md):
 /// - The term draws theta towards u_i. The program adds its cosine to the loss, which drives them

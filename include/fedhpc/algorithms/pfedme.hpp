@@ -9,7 +9,11 @@ namespace fedhpc {
 ///
 ///   min_w sum_k p_k F_k(w),  F_k(w) = min_theta f_k(theta) + lambda/2 ||theta - w||^2
 ///
-///   paper    here                    limit case
+///   theta <- K steps on f_k(theta; D) + lambda/2 ||theta - w_k||^2        R times, from w_k = w
+///   w_k   <- w_k - eta lambda (w_k - theta)
+///   w     <- (1 - beta) w + beta sum_k p_k w_k                            server
+///
+///   paper    code                    limit case
 ///   T        run.rounds
 ///   R        train.local_steps       (or epochs) of one batch D each
 ///   K        algorithm.inner_steps   gradient steps on theta with that batch
@@ -21,8 +25,7 @@ namespace fedhpc {
 /// The steps on theta follow train.optimizer (the paper's theory takes Nesterov's, its experiments
 /// plain gradient steps), fresh for every batch. Choices the paper leaves open:
 /// - theta goes on from batch to batch within a round (restart = round), or starts at w_k with
-/// every
-///   batch (step).
+///   every batch (step).
 /// - theta is evaluated, or w_{k,R} (evaluate = local), which is what the authors' program scores.
 /// - Clients weigh their samples; the paper weighs them equally (weighting = uniform).
 /// - Only drawn clients train. In the authors' program all do (training = all), so that each one's

@@ -31,11 +31,18 @@ struct Personalisation {
                          const Rows& global, double square) const;
 };
 
-/// pFedSOP: clients keep models of their own, exchange gradient updates, and take a second-order
-/// step along a mixture of their own and the global one before they train.
+/// pFedSOP: clients keep models of their own and exchange gradient updates. Before they train, they
+/// take a second-order step along a mixture of their own update and the global one.
 ///
 /// Sen, Mohan: "pFedSOP: Accelerating Training Of Personalized Federated Learning Using
 /// Second-Order Optimization", Algorithms 1 to 3.
+///
+///   cos theta = <Delta_i, Delta> / (||Delta_i|| ||Delta||)
+///   beta      = 1 - exp(-exp(-lambda (theta - 1)))                                 (14)
+///   Delta^p   = (1 - beta) Delta_i + beta Delta                                    (15)
+///   x_it      = x_i(t-1) - eta_1 (Delta^p Delta^p^T + rho I)^-1 Delta^p            (19)
+///   Delta_it  = (x_it^0 - x_it^T) / eta_2          after T steps of SGD            (11)
+///   Delta_t   = 1/K' sum_i Delta_it                                                (13)
 ///
 ///   paper       code                     limit case
 ///   x           initial_                 what every client starts from

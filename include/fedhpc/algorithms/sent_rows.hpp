@@ -17,7 +17,8 @@ class SentRows {
 
   const std::vector<std::int64_t>& clients() const { return clients_; }  ///< ids, [S_r]
   Tensor weights() const;                                                ///< [S_r] float64
-  /// Gives the rows away, one below the other: [S_r, P], of the type of `like` [1, P].
+  /// Gives the rows away, one below the other: [S_r, P], of the type of `like` [1, P]. A second
+  /// call gives [0, P].
   Rows take(const Rows& like);
 
  private:

@@ -12,9 +12,17 @@ namespace fedhpc {
 ///                               + gamma_1 phi_rho(theta)
 ///                               + lambda_2/2 ||phi - w||^2 + gamma_2 phi_rho(w)               (3)
 ///
-/// with phi_rho(x) = rho sum_n log cosh(x_n / rho), which stands in for ||x||_1 (4).
+/// with phi_rho(x) = rho sum_n log cosh(x_n / rho), which stands in for ||x||_1 (4). R times, from
+/// phi_i = w_i = w:
 ///
-///   paper              here                             limit case
+///   theta_ij ~ argmin l_ij(theta; D) + lambda_1/2 ||theta - phi_i||^2
+///                                    + gamma_1 phi_rho(theta)                              (8)
+///   phi_i   <- 1/J sum_j (lambda_1 theta_ij + lambda_2 w_i) / (lambda_1 + lambda_2)   (10), (6)
+///   w_i     <- w_i - eta_1 [lambda_2 (w_i - phi_i) + gamma_2 tanh(w_i / rho)]              (11)
+///
+/// Then w <- (1 - beta) w + beta/S sum_i w_i.
+///
+///   paper              code                             limit case
 ///   T                  run.rounds
 ///   R                  algorithm.edge_rounds            one FL round at the edge each
 ///   |D|, once per r    train.batch_size, local_steps=1  more steps: theta goes on from batch to
@@ -31,8 +39,9 @@ namespace fedhpc {
 ///   N, S               topology.edges, edge_participation
 ///
 /// (8) is solved by train.optimizer (plain gradient steps, or Nesterov's), fresh for every batch.
-/// Since lambda_2 (w - phi) = lambda_bar (w - mean theta), lambda_bar = lambda_1 lambda_2 /
-/// (lambda_1 + lambda_2), a step of an edge is one of pFedMe with lambda_bar.
+/// A step of an edge is one of pFedMe with lambda_bar = lambda_1 lambda_2 / (lambda_1 + lambda_2):
+///
+///   lambda_2 (w - phi) = lambda_bar (w - mean theta)
 ///
 /// Choices the paper leaves open:
 /// - theta starts at phi_i in every edge round (restart = step), or goes on from one edge round to
@@ -40,7 +49,8 @@ namespace fedhpc {
 /// - No gradient step reaches 0 itself: entries up to algorithm.zero_threshold become 0 in theta
 ///   where gamma_1 > 0, in phi, w_i and w where gamma_2 > 0. What is sent is what is used.
 /// - gammas become algorithm.gamma_later ("a tiny number") when the mean density of theta has been
-///   below gamma_density or (and, or each its own: gamma_schedule) gamma_rounds rounds are over.
+///   below gamma_density or gamma_rounds rounds are over. gamma_schedule has other readings; the
+///   paper says "and".
 /// - Only drawn edges run. (There all do, and some are averaged: the same for theirs.) One whose
 ///   participants have no training samples keeps what it has received.
 /// - The batches of an edge round are those of the pass of its number.

@@ -10,26 +10,27 @@
 namespace fedhpc {
 
 /// Federated models with a shared and a personal component, the personal ones of alike clients
-/// pulled together, and updates that compress ("A Fast Training Framework for Federated Model with
-/// Personalized Component", draft; formulas as corrected):
+/// pulled together, and updates that compress. "A Fast Training Framework for Federated Model with
+/// Personalized Component", draft; formulas as corrected:
 ///
 ///   min over x, Z   (1/N) sum_n f_n(M x + N z^(n)) + lambda sum over edges ||z^(i) - z^(j)||_p
 ///
 /// Every client n receives y^(n) = M x + N z^(n) and sends nabla^(n), its gradient g^(n) drawn
-/// together into plateaus; the server steps along their mean in x and solves the network lasso in
+/// together into plateaus. The server steps along their mean in x and solves the network lasso in
 /// Z.
 ///
 ///   paper     code                       limit case
 ///   x         x_                         shared coordinates, [1, d_1]
 ///   z^(n)     z_                         personal ones of client n, [d_2]; with its store
 ///   M, N      shared_, personal_         algorithm.personal, algorithm.shared
-///   E, Q      graph_                     algorithm.neighbours = 0: no edges, nodes are alone
+///   E, Q      lasso_->graph()            algorithm.neighbours = 0: no edges, nodes are alone
 ///   eta_t     train.lr                   rate of x; algorithm.personal_lr that of Z
 ///   lambda    algorithm.lambda           0: nodes are alone; large: connected ones are equal
 ///   p         algorithm.p                1, 2, infinity
 ///   gamma     algorithm.gamma            0: nabla = g
 ///   K, rho    algorithm.admm_steps, admm_rho
-///   (7)       FusedLasso                 in closed form: nabla = prox of gamma ||Lambda .||_1 at g
+///   (7)       FusedLasso                 exactly, by the taut string: nabla = prox of
+///                                        gamma ||Lambda .||_1 at g
 ///   Alg. 4    NetworkLasso
 ///
 /// Choices where the paper is silent:
@@ -40,9 +41,10 @@ namespace fedhpc {
 ///   every client the rate train.lr of its own.
 /// - Each ADMM starts from W = Z_t Q, Omega = 0.
 /// - Batch-norm statistics are shared coordinates. Lambda goes over trainable ones, in their order.
-/// - With partial participation N counts the participants, and the others' gradients are 0.
-/// - With more than one local step clients send sums of gradients (local_gradient).
-/// - N counts clients with training samples, all of which weigh the same.
+/// - N counts the participants that have training samples; all weigh the same. The gradients of
+///   others are 0.
+/// - The draft takes one sample a step (train.batch_size = 1). With more than one local step
+///   clients send sums of gradients (local_gradient).
 class SimNet final : public Algorithm {
  public:
   Traits traits() const override;
@@ -66,8 +68,8 @@ class SimNet final : public Algorithm {
   Rows personal_rows(std::span<const std::int64_t> clients) const;
   /// Returns y = M x + N z of these personal coordinates [C, d_2]: [C, P].
   Rows joined(const Rows& z) const;
-  /// Returns nabla of each gradient, argmin_u 1/2 ||u - g||^2 + gamma_t ||Lambda u||_1: with gamma =
-  /// 0 the gradients themselves, which stay where they are.
+  /// Returns nabla of each gradient, argmin_u 1/2 ||u - g||^2 + gamma_t ||Lambda u||_1. With
+  /// gamma = 0 these are the gradients themselves, left in place.
   Rows drawn_together(const Rows& gradients, std::int64_t t);
   /// Z <- argmin <N^T nabla, Z> / N + lambda ||Z Q||_{1,p} + ||Z - Z_t||^2 / (2 eta), where
   /// `target` [N_r, d_2] is Z_t - eta N^T nabla / N.

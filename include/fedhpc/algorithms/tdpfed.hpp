@@ -10,7 +10,18 @@ namespace fedhpc {
 ///   min over A of sum_k p_k F_k(A),
 ///   F_k(A) = min_theta f_k(theta) + lambda/2 ||theta - [[A1, ..., AN]]||^2        (1), (2)
 ///
-///   paper    here                     limit case
+/// Per participant k, tau times from A_k = A_t:
+///
+///   theta_k ~ argmin f_k(theta; B_k) + lambda/2 ||theta - [[A_k]]||^2             (13)
+///   A_k    <- A_k - eta dF_k/dA_k, by Adam                                        (17)
+///
+/// Then the server:
+///
+///   AFM   A_{t+1} = (1 - beta) A_t + beta sum_k p_k A_k                           (18)
+///   ACT   omega_{t+1} = (1 - beta) [[A_t]] + beta sum_k p_k [[A_k]]               (19)
+///         omega_{t+1} ~ [[A_{t+1}]]                                               (20)
+///
+///   paper    code                     limit case
 ///   T        run.rounds
 ///   tau      train.local_steps        (or epochs) t' of one batch B_k each
 ///   s        algorithm.inner_steps    Nesterov steps on theta, equation (13)
@@ -26,8 +37,9 @@ namespace fedhpc {
 /// - Biases and batch norm stay full; they are pulled towards their own copy by the same quadratic
 ///   term.
 /// - The gradient of the factors is taken from the residual [[A]] - theta, which is (23) in exact
-///   numbers. In float32 (23) loses its last digits, of which Adam makes full steps; (15) is printed
-///   without its sign. All factors move at once.
+///   numbers. In float32 (23) loses its last digits, of which Adam makes full steps. (15) is
+///   printed without its sign.
+/// - All factors move at once in a step of Adam; the text alternates between them.
 /// - Adam starts afresh in every round, Nesterov's velocity (algorithm.momentum) with every batch;
 ///   theta starts a round at [[A_t]] and goes on from batch to batch.
 /// - ACT's new factors (20) come from a truncated singular value decomposition of each matrix and
