@@ -45,8 +45,12 @@ constexpr CommandHelp kCommandHelp[] = {
   plans for as many ranks, with --ranks for those of a machine that is not there: how even their
   work would be (balance: mean over maximum, without and with moves), and their memory.
   Seconds are of the participants: absent clients that train as well (training or learn = all) come on top.
-  Bytes of a codec whose payload depends on the data are those of the steps that were tried. What
-  absent or new clients fetch beside the participants (fedcomloc, pfedsop) is not in the bytes.
+  Seconds and values of sample gradients take each local step for as much work as the first, with
+  what a method computes besides: too much for fedala and scaffold (control = gradient) where a
+  client takes many steps.
+  Bytes that change from round to round (some codecs', fedselect's) are those of a client's third
+  round; a note says so. What absent or new clients fetch beside the participants (fedcomloc,
+  pfedsop) is not in the bytes.
   With --json also config, the whole configuration as the result file would have it, metrics, the
   names of its series that will have values, and digests of data, model file and foreign code
   (docs/semantics.md).

@@ -109,6 +109,10 @@ void set_aside_validation(Partition& partition, const DataOptions& options) {
     partition.train.append(train);
     partition.validation.append(validation);
   }
+  if (!partition.validation.samples.empty()) return;
+  throw ConfigError(concat("data.validation_fraction = ", options.validation_fraction,
+                           " sets no sample aside: no client has 1 / ", options.validation_fraction,
+                           " training samples; give a larger one or more samples"));
 }
 
 }  // namespace

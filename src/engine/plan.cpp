@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <numeric>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/empty.h>
 
 #include "fedhpc/core/allocation_meter.hpp"
 #include "fedhpc/core/checked.hpp"
+#include "fedhpc/core/log.hpp"
 #include "fedhpc/core/process_memory.hpp"
 
 #include "engine/evaluation.hpp"
@@ -41,9 +43,10 @@ class Trials {
   }
 
   PlannedRun run() {
+    const std::int64_t of_reading = peak_memory();
     prepare();
     PlannedRun planned = of_one_client();
-    planned.memory_bytes = greatest(parts_.comm, peak_of_rounds());
+    planned.memory_bytes = greatest(parts_.comm, std::max(of_reading, peak_of_rounds()));
     planned.seconds_of_evaluation = greatest(parts_.comm, seconds_of_evaluation());
     planned.memory_bytes = std::max(planned.memory_bytes, greatest(parts_.comm, peak_memory()));
     // What a run keeps besides: rows of all clients, and of the record the first model and the one
@@ -110,21 +113,35 @@ class Trials {
     return state.statistics;
   }
 
+  /// What all ranks have booked in the last round, by link and direction.
+  Tensor booked() {
+    Tensor sums = at::empty({Ledger::kEntries}, at::kLong);
+    std::ranges::copy(parts_.books.ledger.entries(), sums.data_ptr<std::int64_t>());
+    parts_.comm.sum_(sums);
+    return sums;
+  }
+
   PlannedRun of_one_client() {
     std::vector<TrainStatistics> statistics;
     // The first round makes the buffers; what a client does when it comes back for the first time
     // is done in the second one.
-    for (int repetition = 0; repetition < 3; ++repetition) statistics = round_of(1, one_);
-    const double seconds = parts_.books.train_watch.lap();
+    Tensor sums, before;
+    double seconds = 0;
+    for (int repetition = 0; repetition < 3; ++repetition) {
+      statistics = round_of(1, one_);
+      seconds = parts_.books.train_watch.lap();
+      before = std::exchange(sums, booked());
+    }
+    if (!sums.equal(before)) {
+      run_log().of_run(LogLevel::Note,
+                       "bytes change with the rounds: those of a client's third one");
+    }
     double values = 0;
     for (const TrainStatistics& of_training : statistics) values += of_training.gradient_values;
     evaluate(first_clients(1));
     const std::int64_t samples = parts_.partition.train.count(clients_.front());
     const std::int64_t size = parts_.config.train.batch_size;
     const std::int64_t batch = size == 0 ? samples : std::min(size, samples);
-    Tensor sums = at::empty({Ledger::kEntries}, at::kLong);
-    std::ranges::copy(parts_.books.ledger.entries(), sums.data_ptr<std::int64_t>());
-    parts_.comm.sum_(sums);
     const auto bytes = [&](Link link, Direction direction) {
       return sums.const_data_ptr<std::int64_t>()[ledger_index(link, direction)];
     };

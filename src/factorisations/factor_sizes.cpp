@@ -124,9 +124,10 @@ std::vector<const Field*> factorised_fields(const FactorisationOptions& options,
     return std::find(excluded.begin(), excluded.end(), layer_of(*field)) != excluded.end();
   });
   if (fields.empty()) {
-    throw ConfigError(concat("model.exclude = ", join(options.exclude),
-                             " leaves no layer to factorise; name fewer layers, or ",
-                             FactorisationOptions::kNone));
+    throw ConfigError(concat("model.exclude = ", join(options.exclude), " leaves none of ",
+                             candidates(layout).size(),
+                             " layers to factorise; name fewer layers, or ",
+                             FactorisationOptions::kNone, ", or take a model of more layers"));
   }
   return fields;
 }

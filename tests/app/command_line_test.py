@@ -214,6 +214,12 @@ class Plan(AppCase):
         self.assertEqual(packed["bytes_up_per_client"], 4 * (11_872 + 960))
         self.assertEqual(packed["bytes_down_per_client"], 4 * (11_872 + 960) + 8)
 
+    def test_bytes_that_change_are_said_to(self):
+        plan = ["plan", self.ini(SMALL), "--run.rounds=6"]
+        told = "bytes change with the rounds: those of a client's third one"
+        self.assertIn(told, self.run_ok(*plan, "--algorithm.name=fedselect").stderr)
+        self.assertNotIn(told, self.run_ok(*plan, "--algorithm.name=scaffold").stderr)
+
     def test_figures(self):
         size = (784 + 1) * 6 + (6 + 1) * 10
         one, double = self.plan(), self.plan("--run.dtype=float64")

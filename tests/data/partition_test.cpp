@@ -91,6 +91,15 @@ TEST(MakePartitionTest, ValidationSamplesAreTakenFromThoseForTraining) {
   }
 }
 
+TEST(MakePartitionTest, AShareThatSetsNothingAsideIsRefused) {
+  const TableDataset data = balanced(3, 10);
+  DataOptions options = options_for("iid", 3);
+  options.validation_fraction = 0.05;
+  EXPECT_NE(
+      message_of<ConfigError>([&] { make_partition(options, data); }).find("sets no sample aside"),
+      std::string::npos);
+}
+
 TEST(MakePartitionTest, WhatIsSetAsideIsADrawOfTheClient) {
   const TableDataset data = balanced(3, 10);
   DataOptions options = options_for("iid", 2);

@@ -205,8 +205,10 @@ TEST(FactorMap, RefusesWhatDoesNotFit) {
             "shortcuts, none, "
             "fc1, fc2; did you mean 'fc1'?");
   options.exclude = {"first", "last"};
-  EXPECT_EQ(message_of(options, full),
-            "model.exclude = first, last leaves no layer to factorise; name fewer layers, or none");
+  EXPECT_EQ(
+      message_of(options, full),
+      "model.exclude = first, last leaves none of 2 layers to factorise; name fewer layers, or "
+      "none, or take a model of more layers");
 }
 
 TEST(FactorMap, FitsRowByRowAndBySingleLayers) {
