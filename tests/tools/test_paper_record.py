@@ -296,6 +296,10 @@ class WrittenRecords(ReproduceCase):
         self.assertEqual(good.core_hours, round(2 * (120 * 3 + 24) / 3600, 2))
         self.assertEqual(len(set(good.bits)), 2)
 
+    def test_a_page_names_versions_and_not_types_of_cpu(self):
+        version = "0.1.0 c0ffee on CPU, family 6 + 0.1.0 c0ffee on CPU, family 7 + 0.1.0 beef on cuda"
+        self.assertIn("| 0.1.0 c0ffee + 0.1.0 beef on cuda | done |", paper_record.table([record(version=version, state="done")]))
+
     def test_a_record_says_where_it_was_not_a_cpu(self):
         self.paper("good", rounds=20)
         config = self.folder / "configs/papers/toy/good.ini"

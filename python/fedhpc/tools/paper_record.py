@@ -296,6 +296,12 @@ def _says_program(record):
     return record.version != UNKNOWN and not record.version.startswith("stated in ")
 
 
+def _short(version):
+    """Versions, and devices, without types of CPU, which the file of records names."""
+    short = [one if one.endswith(" on cuda") else one.split(" on ")[0] for one in version.split(" + ")]
+    return " + ".join(dict.fromkeys(short))
+
+
 def table(records):
     """The records as a Markdown table, without padding: a changed figure changes one line."""
     lines = ["| table | row | metric | paper | ours | difference | rounds | seeds | version | state |",
@@ -307,6 +313,6 @@ def table(records):
         difference = "-" if record.difference is None else f"{record.difference:+.2f}"
         cells = [record.table, record.row, record.metric, paper_table.figure_text(record.paper, record.paper_spread),
                  paper_table.figure_text(record.ours, record.spread), difference, rounds,
-                 " ".join(map(str, record.seeds)), record.version, record.state]
+                 " ".join(map(str, record.seeds)), _short(record.version), record.state]
         lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
