@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
