@@ -299,6 +299,25 @@ class Running(Case):
         (self.folder / "run.ini").write_text(CONFIG)
         self.assertTrue(self.tool("sweep", "sweep.ini", "--submit").startswith("submitted job 42: 6 of 6 runs"))
 
+    def test_a_report_compares_whole_configurations(self):
+        self.ini(SWEEP + "train.weight_decay = 0.5\n")
+        self.tool("sweep", "sweep.ini", "--local", "--ranks", "1")
+        plans = len(self.calls("plan"))
+        self.ini(SWEEP.replace("20, 10", "20, 10, 40"))
+        report = self.tool("sweep", "sweep.ini", "--report")
+        self.assertEqual(report.count("| outdated: the result has train.weight_decay=0.5, which is no longer set |"), 3)
+        self.assertIn("no point is complete", report)
+        self.assertEqual(len(self.calls("plan")), plans + 3, "none of a point without results")
+        note = "results are compared in the keys that are set only, not in others nor in their data\n"
+        self.assertNotIn(note, report)
+        report = self.tool("sweep", "sweep.ini", "--report", FEDHPC="none")
+        self.assertIn("no fedhpc program is found; " + note, report)
+        self.assertIn("| best ", report)
+        self.assertIn(note, (self.folder / "results/sweeps/sweep/table.md").read_text())
+        self.script("fedhpc", "#!/bin/sh\necho 'fedhpc: error: no plan today' >&2\nexit 2\n")
+        self.assertIn("no plan of rounds5, rounds20, rounds10 (no plan today); " + note,
+                      self.tool("sweep", "sweep.ini", "--report"))
+
     def test_an_interrupted_run_of_a_setting_taken_out_begins_anew(self):
         folder = self.folder / "results/sweeps/sweep"
         self.ini("[sweep]\nbase = run.ini\nalgorithm.name = killed\ntrain.weight_decay = 0.5\n")

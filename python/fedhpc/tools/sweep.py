@@ -54,10 +54,10 @@ from glob import escape
 from pathlib import Path
 
 from . import launch, work_folder
-from .paper_plans import of_plan
+from .paper_plans import of_plan, why_not_compared
 from .paper_table import PaperError, differences_of, job_state
 from .plan import PlanError, make_plan, needs_of
-from .reproduction import find_program, is_written, set_aside
+from .reproduction import KEPT, find_program, is_written, program_if_any, set_aside
 from .submit import (SubmitError, add_cluster_options, directives_of, fill, idle_gpus, shape_of, submit,
                      template_of, variables_for)
 from .sweep_report import in_vain, report
@@ -97,6 +97,12 @@ def arguments_of(job, rounds=None):
     return [*(f"--{override}" for override in overrides), f"--run.output={job.output}"]
 
 
+def plan_of(sweep, point, program, ranks=1, most_ranks=1, elsewhere=True):
+    """The Plan of a point, on the first rung."""
+    arguments = arguments_of(point.jobs[0], sweep.rungs[0])[:-1]
+    return make_plan(program, sweep.base, arguments, ranks, most_ranks, elsewhere)
+
+
 def check(sweep, program, ranks, most_ranks, elsewhere=False):
     """The Plan of every point by its name, on the first rung, and the PlanError of those that the program refuses; raises
     one that names the point, or the metric that no run will have.
@@ -105,13 +111,12 @@ def check(sweep, program, ranks, most_ranks, elsewhere=False):
     """
     plans, refused, first = {}, {}, None
     for point in sweep.points:
-        arguments = arguments_of(point.jobs[0], sweep.rungs[0])[:-1]
         try:
-            plans[point.name] = make_plan(program, sweep.base, arguments, ranks, most_ranks, elsewhere)
+            plans[point.name] = plan_of(sweep, point, program, ranks, most_ranks, elsewhere)
         except PlanError as error:
             refused[point.name] = error
-            named = next((argument[2:].split("=")[0] for argument in arguments
-                          if f"'{argument[2:].split('=')[0]}'" in str(error)), "")
+            keys = [override.split("=")[0] for override in point.jobs[0].overrides]
+            named = next((key for key in keys if f"'{key}'" in str(error)), "")
             first = first or PlanError(f"{place_of(sweep.path, named)}: {point.text}: {error}")
             if not sweep.trials:
                 break
@@ -134,6 +139,19 @@ def resolved(sweep, plans):
     return replace(sweep, points=tuple(
         replace(point, jobs=tuple(of_plan(job, plans[point.name], free) for job in point.jobs))
         if point.name in plans else point for point in sweep.points))
+
+
+def compared(sweep, program):
+    """The sweep whose jobs with a result know their whole configurations, and a sentence where some do not."""
+    states = states_of(sweep)
+    kept = [point for point in sweep.points if any(states[job.name].kind in KEPT for job in point.jobs)]
+    plans, unplanned = {}, {}
+    for point in kept if program else ():
+        try:
+            plans[point.name] = plan_of(sweep, point, program)
+        except PlanError as error:
+            unplanned[point.name] = error
+    return resolved(sweep, plans), why_not_compared(kept, program, unplanned)
 
 
 def largest(rung, plans):
@@ -374,10 +392,11 @@ def run_here(sweep, options, program):
     return launch.INTERRUPTED if runs.stopped() else int(bool(runs.failed) or vain)
 
 
-def show(sweep, failed=frozenset()):
-    """Prints the table and writes it into the sweep's folder; whether all is finished and nothing is best."""
+def show(sweep, failed=frozenset(), note=""):
+    """Prints the table and writes it into the sweep's folder, a note below it; whether all is finished and nothing is
+    best."""
     states = states_of(sweep)
-    text = report(sweep, states, failed)
+    text = report(sweep, states, failed) + (f"{note}\n" if note else "")
     path = sweep.folder / "table.md"
     try:
         path.write_text(text, encoding="utf-8")
@@ -396,7 +415,8 @@ def main(arguments):
             if not sweep.folder.is_dir():
                 raise SweepError(f"{sweep.folder}: no such folder; nothing of this sweep has run, or --output is "
                                  "another")
-            return int(show(sweep))
+            sweep, note = compared(sweep, program_if_any(options.fedhpc))
+            return int(show(sweep, note=note))
         program = find_program(options.fedhpc)
         return run_here(sweep, options, program) if options.local else array_job(sweep, options, program)
     except (SweepError, SubmitError, PlanError, PaperError, OSError) as error:
