@@ -336,6 +336,17 @@ class Summarize(Folder):
         self.assertIn(r"complete & \textbf{70.00} & \textbf{70.00} \\", out)
         self.assertIn(r"diverged & 90.00 & 90.00 \\", out)
 
+    def test_what_is_not_complete_is_not_the_best_and_is_named(self):
+        self.seeds((0.7, 0.7), "a", mu=1)
+        for seed, status in enumerate(("complete", "interrupted"), 1):
+            write_run(self.folder / f"b{seed}.h5", config=config(seed, mu=2), status=status, global_accuracy=np.full(40, 0.9))
+        for columns, said in (("status,best", ""), ("best", "summarize: not complete, which no column says: mu = 2 (1 complete, "
+                                                            "1 interrupted)\n")):
+            _, out, error = call(summarize, self.folder, "--columns", columns, "--format", "latex")
+            self.assertIn(r"\textbf{70.00} \\", out)
+            self.assertNotIn(r"\textbf{90.00", out)
+            self.assertEqual(error, said)
+
     def test_columns_have_one_name_in_every_form(self):
         self.seeds((0.5, 0.6), "a", mu=1)
         self.seeds((0.7,), "b", mu=2)

@@ -12,8 +12,9 @@ on the validation samples was best. --target: rounds, bytes of all links, simula
 was that good, over the seeds that came so far. --labels names the lines in the order in which they stand. --columns
 picks columns, and their order, by their headers without units; in CSV also by those of the text, for mean and
 deviation, and by configuration for all settings. In LaTeX the best line of best, last and cost to target
-is bold, or several that read the same; lines with a run that diverged do not compete, nor those of which a smaller
-share of the seeds has come to the target. Bytes up and down are those of all links and rounds.
+is bold, or several that read the same; lines whose runs are not all complete do not compete, nor those of which a
+smaller share of the seeds has come to the target. Where no column is the status, they are named on standard error.
+Bytes up and down are those of all links and rounds.
 
 --scaling: seconds of a round (the median over rounds but the first, evaluation included) against ranks.
 Strong: the same configuration on other numbers of ranks; weak: data.clients (and topology.edges) grow with the
@@ -32,7 +33,7 @@ from pathlib import Path
 
 from .axes import unit_prefix
 from .labels import SEEDS, differing_keys, groups_of_seeds, labels_of, listed, seed_of, settings, title_of
-from .results import DIVERGED, VALIDATION, ResultError, load_all, tells
+from .results import VALIDATION, ResultError, load_all, tells
 from .scaling import draw_scaling, scaling_table, scalings_of
 from .statistics_of_seeds import TARGET_AXES, best_and_last, smaller_is_better, to_target, traffic
 from .style import PlotError, add_force
@@ -102,7 +103,7 @@ def columns_for_people(groups, labels, metric, target, by):
     factor, digits, unit = (100.0, 2, " [%]") if percent else (1.0, 4, "")
     ends = [best_and_last(group, metric, by) for group in groups]
     least = smaller_is_better(metric)
-    compete = [not any(run.status == DIVERGED for run in group) for group in groups]
+    compete = [status_text(group) == "complete" for group in groups]
     columns = [["configuration", *labels], ["seeds", *map(seeds_text, groups)],
                ["n", *(str(len(group)) for group in groups)], ["status", *map(status_text, groups)],
                ["rounds", *map(rounds_text, groups)],
@@ -207,6 +208,10 @@ def summary(runs, tell, metric, target, form, labels=None, names=None, select="t
     columns = (columns_for_programs(groups, metric, target, by) if form == "csv" else
                columns_for_people(groups, labels or own_labels, metric, target, by))
     table = FORMATS[form](*split(chosen_columns(columns, names)))
+    unfinished = [f"{label} ({status_text(group)})" for label, group in zip(labels or own_labels, groups)
+                  if status_text(group) != "complete"]
+    if unfinished and names and "status" not in names:
+        print(f"summarize: not complete, which no column says: {'; '.join(unfinished)}", file=sys.stderr)
     goal = f", target {target:g}" if target is not None else ""
     goal += f", best where {by} is" if by != metric else ""
     note = f"{metric}{goal}; mean ± sample standard deviation over the n seeds of a line\n"
