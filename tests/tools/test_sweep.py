@@ -461,7 +461,10 @@ class Running(Case):
         self.assertEqual(self.tool("sweep", "sweep.ini", "--submit"),
                          "submitted job 42: 4 of 6 runs (results/sweeps/sweep/runs.2.tsv)\n")
         submitted = directives((self.folder / "submitted.sbatch").read_text())
-        self.assertEqual(submitted["array"], "0,2-4")
+        self.assertEqual(submitted["array"], "0-3")
+        index = (self.folder / "results/sweeps/sweep/runs.2.tsv").read_text().splitlines()
+        self.assertEqual([line.split("\t")[0] for line in index],
+                         ["rounds5_seed1", "rounds10_seed1", "rounds5_seed2", "rounds20_seed2"])
         # 20 rounds of 2 s are the longest.
         self.assertEqual(submitted["time"], "16")
 
@@ -510,10 +513,6 @@ class Running(Case):
         self.assertIn("--at-once 0: must be at least 1", self.tool("sweep", "sweep.ini", "--at-once", "0", code=2))
         self.assertIn("no such folder; nothing of this sweep has run",
                       self.tool("sweep", "sweep.ini", "--report", code=2))
-
-    def test_task_numbers(self):
-        self.assertEqual(sweep.numbers([4]), "4")
-        self.assertEqual(sweep.numbers([7, 0, 1, 2, 5, 8], 3), "0-2,5,7-8%3")
 
 
 if __name__ == "__main__":

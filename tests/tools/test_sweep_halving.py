@@ -13,7 +13,6 @@ from jobs_case import ROOT
 from test_sweep import Case
 
 from fedhpc.tools import sweep_runs  # noqa: E402
-from fedhpc.tools.sweep import numbers  # noqa: E402
 from fedhpc.tools.paper_table import JobState  # noqa: E402
 from fedhpc.tools.results import Run, load  # noqa: E402
 from fedhpc.tools.sweep_rungs import standing  # noqa: E402
@@ -109,7 +108,7 @@ class Spaces(Case):
         lr = [float(point.values["train.lr"]) for point in self.read((self.folder / "some.ini").read_text()).points]
         taken = [number for number, value in enumerate(lr) if value < 9]
         self.assertTrue(0 < len(taken) < 6)
-        self.assertIn(f"#SBATCH --array={numbers(taken)}\n", self.tool("sweep", "some.ini"))
+        self.assertIn(f"#SBATCH --array=0-{len(taken) - 1}\n", self.tool("sweep", "some.ini"))
 
 
 class Halving(Case):

@@ -37,6 +37,7 @@ CLIENTS_PER_RANK = 8  # of weak_scaling
 JOBS = ("single_node", "multi_node", "preemptible", "array_seeds", "weak_scaling")
 MEMORY_FACTOR = 1.5
 TIME_FACTOR, TIME_OF_START = 1.5, 15  # min; a node may have to come up, the data to be read
+MOST_TASKS = 1001  # of an array, where the cluster does not say
 PASSED_ON = ("FEDHPC_DATA", "FEDHPC_MODULES", "FEDHPC_LAUNCHER", "FEDHPC_MPI",
              "FEDHPC_MAX_RESTARTS")  # variables, where set
 # Minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds.
@@ -142,6 +143,21 @@ def submit(script):
         reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise SubmitError(f"sbatch refuses the job: {reason.removeprefix('sbatch: error:').strip()}")
     return done.stdout.strip().split(";")[0]
+
+
+def most_tasks():
+    """How many tasks an array may have here, SLURM's MaxArraySize."""
+    try:
+        said = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        said = ""
+    found = re.search(r"^MaxArraySize *= *([1-9]\d*)", said, re.MULTILINE)
+    return int(found[1]) if found else MOST_TASKS
+
+
+def literal(path):
+    """A path in whose name sbatch finds no placeholders, as part of --output."""
+    return str(path).replace("%", "%%")
 
 
 def add_cluster_options(parser):

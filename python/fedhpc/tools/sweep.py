@@ -29,10 +29,11 @@ goes on from its checkpoint to eta times as many, up to run.rounds. A run that d
 Every combination is checked by `fedhpc plan` before the first run starts: a misspelt key or a value out of range (with
 `trials`, where all of them are refused) or a metric that no run will have ends the sweep with exit code 2. Without
 --local, --submit or --report, the array job's script is printed: a task is a run, a line of DIR/runs.N.tsv, which is
-written, a new one each time. With --submit it goes to sbatch. Runs that are finished or at work and trials that are
-refused are left out, those that were interrupted go on from their checkpoint, and a result of other settings, or with a
-key that is no longer set, is kept as NAME.old1.h5 by --submit and --local; so the same command may be given until nothing
-is left, but not while its tasks still wait. With halving an array is one rung: the command is given once for each.
+written, a new one each time. With --submit it goes to sbatch, in several arrays where MaxArraySize is smaller. Runs that
+are finished or at work and trials that are refused are left out, those that were interrupted go on from their
+checkpoint, and a result of other settings, or with a key that is no longer set, is kept as NAME.old1.h5 by --submit and
+--local; so the same command may be given until nothing is left, but not while its tasks still wait. With halving an array
+is one rung: the command is given once for each.
 
 --local runs what is left here, one run after the other or N at a time. The output of a run is in NAME.log. A rank is one
 thread; without --ranks, the runs share this machine's cores evenly. Ctrl-C or SIGTERM asks the runs that are at work
@@ -58,15 +59,14 @@ from .paper_plans import of_plan, why_not_compared
 from .paper_table import PaperError, differences_of, job_state
 from .plan import PlanError, make_plan, needs_of
 from .reproduction import KEPT, find_program, is_written, program_if_any, set_aside
-from .submit import (SubmitError, add_cluster_options, directives_of, fill, idle_gpus, shape_of, submit,
-                     template_of, variables_for)
+from .submit import (SubmitError, add_cluster_options, directives_of, fill, idle_gpus, literal, most_tasks, shape_of,
+                     submit, template_of, variables_for)
 from .sweep_report import in_vain, report
 from .sweep_rungs import standing, state_at
 from .sweep_runs import SweepError, jobs_of, place_of, read_sweep, states_of
 
 WAIT_SECONDS = 0.2  # between looks at a run of another process
 REFUSED = "sweep: the program refuses this trial"  # first line of a log that no run has written
-MOST_TASKS = 1001  # of an array, where the cluster has not set MaxArraySize
 
 
 def parse_arguments(arguments):
@@ -202,18 +202,6 @@ def write_index(jobs, rounds, folder):
         return path
 
 
-def numbers(indices, at_once=None):
-    """Task numbers as sbatch's --array takes them: 0-2,5."""
-    parts, indices = [], sorted(indices)
-    for index in indices:
-        if parts and index == parts[-1][1] + 1:
-            parts[-1][1] = index
-        else:
-            parts.append([index, index])
-    text = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
-    return text + (f"%{at_once}" if at_once else "")
-
-
 def array_job(sweep, options, program):
     """Prints or submits the array of the runs that are left, with halving of those of a rung."""
     shape = shape_of(options)
@@ -227,7 +215,7 @@ def array_job(sweep, options, program):
         of_refused = jobs_of([point for point in rung.points if point.name in refused])
         hopeless = [job for job in rung.due if job in of_refused]
         at_work = [job for job in rung.due if job not in hopeless and is_written(job.output)]
-        left = [index for index, job in enumerate(jobs) if job in rung.due and job not in hopeless + at_work]
+        left = [job for job in rung.due if job not in hopeless + at_work]
         if warning := idle_gpus(options, [plan.config for plan in plans.values()], "a run", "run.device = cuda"):
             print(f"sweep: {warning}", file=sys.stderr)
         tell_left_out(at_work, [point.name for point in sweep.points if point.name in refused])
@@ -241,27 +229,33 @@ def array_job(sweep, options, program):
 
 
 def _give_out(sweep, options, program, rung, left, directives, states):
-    """The same of the runs with these numbers."""
-    jobs = jobs_of(rung.points)
-    if len(left) > MOST_TASKS:
-        print(f"sweep: {len(left)} tasks; a cluster takes {MOST_TASKS} unless its MaxArraySize says more",
-              file=sys.stderr)
-    directives["array"] = numbers(left, options.at_once)
-    directives.setdefault("output", sweep.folder / "%A_%a.out")
-    index = write_index(jobs, rung.rounds, sweep.folder)
-    script = fill(template_of("sweep"), directives, variables_for(program), [index])
+    """The same of these runs, in as many arrays as they need."""
+    most, jobs = most_tasks(), jobs_of(rung.points)
+    parts = [left[first:first + most] for first in range(0, len(left), most)]
+    directives.setdefault("output", f"{literal(sweep.folder)}/%A_%a.out")
     if not options.submit:
-        other = sum(bool(is_different(jobs[number], states[jobs[number].name])) for number in left)
-        if other:
+        if other := sum(bool(is_different(job, states[job.name])) for job in left):
             print(f"sweep: {other} results are of other settings; --submit sets them aside", file=sys.stderr)
-        print(script, end="")
+        if len(parts) > 1:
+            print(f"sweep: {len(left)} runs are {len(parts)} arrays, as one has {most} tasks at most; this is the first, "
+                  "--submit submits all", file=sys.stderr)
+        print(array_script(sweep, options, program, rung, parts[0], directives)[0], end="")
         return 0
-    for number in left:
-        prepare(jobs[number], states[jobs[number].name])
-    print(f"submitted job {submit(script)}: {len(left)} of {len(jobs)} runs{_on(sweep, rung)} ({index})")
+    for part in parts:
+        script, index = array_script(sweep, options, program, rung, part, directives)
+        for job in part:
+            prepare(job, states[job.name])
+        print(f"submitted job {submit(script)}: {len(part)} of {len(jobs)} runs{_on(sweep, rung)} ({index})", flush=True)
     if rung.number < len(sweep.rungs):
         print("the same command submits the next rung, when these have ended")
     return 0
+
+
+def array_script(sweep, options, program, rung, jobs, directives):
+    """The text of an array's script, and its index, which is written."""
+    index = write_index(jobs, rung.rounds, sweep.folder)
+    array = f"0-{len(jobs) - 1}" + (f"%{options.at_once}" if options.at_once else "")
+    return fill(template_of("sweep"), {**directives, "array": array}, variables_for(program), [index]), index
 
 
 def tell_left_out(at_work, refused):
