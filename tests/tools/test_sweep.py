@@ -15,7 +15,7 @@ from unittest import mock
 import h5py
 import pandas as pd
 
-from jobs_case import CONFIG, ROOT, FakeCluster, directives
+from jobs_case import CONFIG, HERE, ROOT, FakeCluster, directives
 
 from fedhpc.tools import launch, paper_table, sweep, sweep_report, sweep_runs  # noqa: E402
 from fedhpc.tools.paper_table import JobState  # noqa: E402
@@ -266,9 +266,9 @@ class Running(Case):
         self.assertEqual(len(list(output.parent.glob("run_seed1.ckpt.*.h5"))), 1)
         # The stand-in trains 0.1 s a round.
         self.tool("sweep", "sweep.ini", "--local", "--ranks", "1")
-        resumed, = self.calls("resume")
-        self.assertIn("resume results/sweeps/sweep/run_seed1.h5 --algorithm.name=slow --run.rounds=40", resumed)
-        self.assertEqual(len(self.calls("run ")), 1)
+        begun, (resumed,) = self.gone_on()
+        self.assertIn("run run.ini --go-on --algorithm.name=slow --run.rounds=40", resumed)
+        self.assertEqual(begun, 1)
 
     def test_results_of_other_settings_are_set_aside(self):
         self.ini(SWEEP)
@@ -276,6 +276,37 @@ class Running(Case):
         self.ini(SWEEP.replace("0.25", "0.5"))
         self.assertIn("6 of 6 runs are left", self.tool("sweep", "sweep.ini", "--local", "--ranks", "1"))
         self.assertEqual(len(list((self.folder / "results/sweeps/sweep").glob("*.old1.h5"))), 6)
+
+    def test_more_rounds_go_on_from_the_checkpoints(self):
+        grid = "[sweep]\nbase = run.ini\nalgorithm.name = rated\ntrain.lr = 0.25, 0.5, 6\nrun.rounds = "
+        how = ("sweep", "sweep.ini", "--local", "--ranks", "1")
+        self.ini(grid + "6\n")
+        self.tool(*how)
+        folder = self.folder / "results/sweeps/sweep"
+        (folder / "lr0.5_seed1.ckpt.6.h5").unlink()
+        self.ini(grid + "12\n")
+        report = self.tool("sweep", "sweep.ini", "--report")
+        for said in ("interrupted after round 6", "outdated: the result has run.rounds=6, not 12",
+                     "diverged, at its end after round 2"):
+            self.assertIn(f"| {said} ", report)
+        self.assertIn("submitted job 42: 2 of 3 runs", self.tool("sweep", "sweep.ini", "--submit"))
+        self.assertIn("lr0.5_seed1.h5 is set aside: the result has run.rounds=6, not 12\n", self.warned)
+        said = self.tool(*how)
+        self.assertIn("2 of 3 runs are left", said)
+        gone_on, = self.gone_on()[1]
+        self.assertIn("--train.lr=0.25 ", gone_on)
+        self.assertEqual(sorted(path.name for path in folder.glob("*.old1.h5")), ["lr0.5_seed1.old1.h5"])
+        self.assertEqual([len(load(folder / f"lr{lr}_seed1.h5").rounds) for lr in ("0.25", "0.5", "6")], [12, 12, 2])
+        self.ini(grid + "12\ntrain.momentum = 0.5\n")  # more than the rounds is other
+        self.assertIn("3 of 3 runs are left", self.tool(*how))
+
+    def test_a_run_that_stops_at_a_divergence_is_finished_in_every_call(self):
+        self.script("fedhpc", f'#!/bin/bash\n"{sys.executable}" "{HERE}/fake_planner.py" "$@" || exit\n'
+                              'case "$*" in run*train.lr=6*) exit 1 ;; esac\n')
+        self.ini("[sweep]\nbase = run.ini\nalgorithm.name = rated\nrun.rounds = 3\ntrain.lr = 0.5, 6\n")
+        said = [self.tool("sweep", "sweep.ini", "--local", "--ranks", "1") for _ in range(2)]
+        self.assertRegex(said[0], r"\[2/2\] lr6_seed1: finished in \d+ s, diverged\n")
+        self.assertIn("0 of 2 runs are left\n", said[1])
 
     def test_a_report_of_a_folder_of_somebody_else(self):
         self.ini(SWEEP)
@@ -335,7 +366,7 @@ class Running(Case):
             file.attrs["config"] = file.attrs["config"].replace("name=killed", "name=good")
         (folder / "kept").rename(folder / "run_seed1.h5")
         self.tool("sweep", "sweep.ini", "--local", "--ranks", "1")
-        self.assertEqual(self.calls("resume"), [])
+        self.assertEqual(self.gone_on()[1], [])
         self.assertNotIn("train.weight_decay", load(folder / "run_seed1.h5").config)
         self.assertTrue((folder / "run_seed1.old1.ckpt.5.h5").exists())
 

@@ -29,17 +29,18 @@ goes on from its checkpoint to eta times as many, up to run.rounds. A run that d
 Every combination is checked by `fedhpc plan` before the first run starts: a misspelt key or a value out of range (with
 `trials`, where all of them are refused) or a metric that no run will have ends the sweep with exit code 2. Without
 --local, --submit or --report, the array job's script is printed: a task is a run, a line of DIR/runs.N.tsv, which is
-written, a new one each time. With --submit it goes to sbatch, in several arrays where MaxArraySize is smaller. Runs that
-are finished or at work and trials that are refused are left out, those that were interrupted go on from their
-checkpoint, and a result of other settings, or with a key that is no longer set, is kept as NAME.old1.h5 by --submit and
---local; so the same command may be given until nothing is left, but not while its tasks still wait. With halving an array
-is one rung: the command is given once for each.
+written, a new one each time. With --submit it goes to sbatch, in several arrays where MaxArraySize is smaller. Runs
+that are finished or at work and trials that are refused are left out, those that were interrupted or are of fewer
+run.rounds go on from their checkpoint, and a result of other settings, or with a key that is no longer set, is kept as
+NAME.old1.h5 by --submit and --local; so the same command may be given until nothing is left, but not while its tasks
+still wait. With halving an array is one rung: the command is given once for each.
 
---local runs what is left here, one run after the other or N at a time. The output of a run is in NAME.log. A rank is one
-thread; without --ranks, the runs share this machine's cores evenly. Ctrl-C or SIGTERM asks the runs that are at work
-for a checkpoint and ends the sweep. --report prints a table with mean and spread over seeds and the
-best point, and writes it to DIR/table.md; so does --local at its end. Exit code 0; 1: a run failed, or all are
-finished and no point can be ranked; 2: unusable input; 75: stopped with runs left, the same command goes on.
+--local runs what is left here, one run after the other or N at a time. The output of a run is in NAME.log. A rank is
+one thread; without --ranks, the runs share this machine's cores evenly. Ctrl-C or SIGTERM asks the runs that are at
+work for a checkpoint and ends the sweep. --report prints a table with mean and spread over seeds and the best point,
+and writes it to DIR/table.md; so does --local at its end. A run that diverges is finished. Exit code 0; 1: a run
+failed, or all are finished and no point can be ranked; 2: unusable input; 75: stopped with runs left, the same command
+goes on.
 """
 
 import argparse
@@ -51,19 +52,18 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
-from glob import escape
 from pathlib import Path
 
 from . import launch, work_folder
 from .paper_plans import of_plan, why_not_compared
-from .paper_table import PaperError, differences_of, job_state
+from .paper_table import PaperError, differences_of, has_diverged
 from .plan import PlanError, make_plan, needs_of
-from .reproduction import KEPT, find_program, is_written, program_if_any, set_aside
+from .reproduction import KEPT, files_beside, find_program, is_written, program_if_any, set_aside
 from .submit import (SubmitError, add_cluster_options, directives_of, fill, idle_gpus, literal, most_tasks, shape_of,
                      submit, template_of, variables_for)
 from .sweep_report import in_vain, report
-from .sweep_rungs import standing, state_at
-from .sweep_runs import SweepError, jobs_of, place_of, read_sweep, states_of
+from .sweep_rungs import standing, state_at, state_of, states_of
+from .sweep_runs import SweepError, jobs_of, place_of, read_sweep
 
 WAIT_SECONDS = 0.2  # between looks at a run of another process
 REFUSED = "sweep: the program refuses this trial"  # first line of a log that no run has written
@@ -172,7 +172,7 @@ def prepare(job, state):
 
 def is_different(job, state):
     """What differs where a result is of other settings; nothing of others."""
-    return state.run is not None and differences_of(job, state.run)
+    return state.kind not in KEPT and state.run is not None and differences_of(job, state.run)
 
 
 def note_refusals(sweep, refused, states):
@@ -336,20 +336,19 @@ class LocalRuns:
             say(f"{job.name}: waits for the run that is writing it")
             while is_written(job.output) and not self.stop:  # a killed sweep leaves it at work
                 time.sleep(WAIT_SECONDS)
-            state = job_state(job)
+            state = state_of(job)
             if self.stop or state_at(job, state, rounds).kind == "finished":
                 return None if self.stop else "finished by an earlier call"
         prepare(job, state)
-        outcome = None
-        arguments = arguments_of(job, rounds)
-        if list(job.output.parent.glob(f"{escape(job.output.stem)}.ckpt.*.h5")):
-            outcome = self._launch(job, ["resume", str(job.output), *arguments])
-        if outcome is None or (outcome.code == launch.REFUSED and not outcome.stopped):
+        command, arguments = ["run", str(job.config)], arguments_of(job, rounds)
+        there = files_beside(job.output)
+        outcome = self._launch(job, [*command, *(["--go-on"] if there else []), *arguments])
+        if there and outcome.code == launch.REFUSED and not outcome.stopped:
             # The program sets aside what could not be resumed, unless another run is writing it.
-            outcome = self._launch(job, ["run", str(job.config), *arguments])
-        state = state_at(job, job_state(job), rounds)
-        if outcome.code == 0 and state.kind == "finished":
-            return f"finished in {outcome.seconds:.0f} s"
+            outcome = self._launch(job, [*command, *arguments])
+        state = state_at(job, state_of(job), rounds)
+        if state.kind == "finished":  # as the next call has it, also where run.stop_on_divergence has made the code 1
+            return f"finished in {outcome.seconds:.0f} s{', diverged' if has_diverged(state) else ''}"
         if outcome.stopped or outcome.code == launch.INTERRUPTED:
             self.interrupted.add(job.name)
             return "interrupted, the same command goes on"

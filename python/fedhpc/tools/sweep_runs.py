@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .configuration import parse_config, read_config, without_rivals
 from .method_keys import NAME, acting, method_of, of_one_method
-from .paper_table import Job, canonical, job_state
+from .paper_table import Job, canonical
 from .plan import sets_aside
 from .results import DIVERGED, VALIDATION, ResultError
 from .statistics_of_seeds import smaller_is_better
@@ -338,11 +338,6 @@ def value_of(sweep, run, metric=None):
     rule = "last" if sweep.rule == "last" else "best" if sweep.aim == "max" else "least"
     metric = metric or sweep.metric
     return run.pick(metric, rule, sweep.chosen_by) * (100.0 if "accuracy" in metric else 1.0)
-
-
-def states_of(sweep):
-    """What lies at every run's output: paper_table.JobState by the run's name."""
-    return {job.name: job_state(job) for job in sweep.jobs}
 
 
 def ranked(sweep, points, states):
