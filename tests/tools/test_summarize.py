@@ -375,8 +375,17 @@ class Summarize(Folder):
                 call(summarize, self.folder, *arguments)
 
     def test_seeds_as_ranges(self):
-        runs = [results.load(write_run(self.folder / f"{s}.h5", config=config(s))) for s in (10, 1, 2, 3, 7, 9)]
-        self.assertEqual(summarize.seeds_text(runs), "1-3,7,9-10")
+        for seed in (10, 1, 2, 3, 7, 9):
+            write_run(self.folder / f"{seed}.h5", config=config(seed))
+        self.assertEqual(self.table(self.folder)[0]["seeds"], "1-3,7,9-10")
+
+    def test_seeds_of_the_data_are_shown_where_those_of_the_runs_are_alike(self):
+        for run, data in ((1, 10), (1, 2), (2, 2), (1, 1)):
+            text = config(run).replace(f"[data]\nname=mnist\nseed={run}\n", f"[data]\nname=mnist\nseed={data}\n")
+            write_run(self.folder / f"{run}_{data}.h5", config=text)
+        line, = self.table(self.folder)
+        self.assertEqual((line["seeds"], line["n"]), ("1/1,1/2,1/10,2/2", "4"))
+        self.assertIn(" 1/1,1/2,1/10,2/2  4 ", call(summarize, self.folder)[1])
 
 
 class Scaling(Folder):
