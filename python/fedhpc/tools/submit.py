@@ -10,8 +10,7 @@ first: a configuration that the program refuses is refused here, and what it say
     --mem    per node: ranks x 1.5 x the plan's bytes per rank
     --time   1.5 x rounds x seconds per round + 15 min, in whole minutes (weak_scaling: for all its runs)
 
-The factors are margins for what a plan does not know: evaluation, MPI's buffers, reading data, slower nodes. The
-plan is made on this machine, on as many ranks as it has cores; --plan-ranks 1 needs no mpirun here. On GPUs --time
+The factors are margins for what a plan does not know: MPI's buffers, reading data, slower nodes. The plan is made on this machine, on as many ranks as it has cores; --plan-ranks 1 needs no mpirun here. On GPUs --time
 is far too long, as the plan is the CPU's. --gpus reserves them; the run takes them with --run.device=cuda.
 
 The script is printed, and with --submit given to sbatch just so; it holds all it needs but jobs/environment.sh, and
