@@ -17,7 +17,7 @@ import pandas as pd
 
 from .tools.client_data import load_clients, load_last, load_samples
 from .tools.follower import Follower
-from .tools.labels import seed_of
+from .tools.labels import names_of_seeds
 from .tools.model_data import load_model
 from .tools.panels import WHOSE
 from .tools.results import ENDED, ResultError, load_all
@@ -266,9 +266,7 @@ class Runs(Sequence):
         seed is run.seed; where runs of a line have it alike, the text RUN.SEED/DATA.SEED.
         """
         groups, labels, *_ = lines_of(self._now(), _warn)
-        seeds = [(seed_of(run), run.config.get("data.seed")) for group in groups for run in group]
-        both = any(len({seed_of(run) for run in group}) < len(group) for group in groups)
-        names = [f"{run}/{data}" if both else _number(run) for run, data in seeds]
+        names = [_number(name) for names in names_of_seeds(groups) for name in names]
         lines = [label for label, group in zip(labels, groups) for _ in group]
         return pd.concat([run.rounds for group in groups for run in group], keys=list(zip(lines, names)),
                          names=["run", "seed", "round"])
@@ -276,17 +274,18 @@ class Runs(Sequence):
     def table(self, metric=None, target=None, select="test"):
         """DataFrame indexed by run: what each line has reached, as tools/summarize.py says it in plain numbers.
 
-        seeds, n (how many of them), status, rounds (most) and rounds_least of its runs; NAME_mean and NAME_std (sample standard deviation over the seeds)
-        of the best and last value of `metric` [the accuracy that most runs have] and of bytes_up and bytes_down, all
-        rounds and links together. target: value, 0.9 or "90%", for which target_rounds, target_bytes, target_seconds (simulated) and
-        target_wall say what it has cost; target_n seeds have reached it. select: "validation" takes the best value
-        from the round that was best on the validation samples.
+        seeds (as in `rounds`), n (how many of them), status, rounds (most) and rounds_least of its runs; NAME_mean and
+        NAME_std (sample standard deviation over the seeds) of the best and last value of `metric` [the accuracy that
+        most runs have] and of bytes_up and bytes_down, all rounds and links together. target: value, 0.9 or "90%", for
+        which target_rounds, target_bytes, target_seconds (simulated) and target_wall say what it has cost; target_n
+        seeds have reached it. select: "validation" takes the best value from the round that was best on the validation
+        samples.
         """
         groups, labels, metric, by = lines_of(self._now(), _warn, metric, select)
         if isinstance(target, str):
             target = target_of(target)
         samples = samples_of(groups, metric, target, by)
-        columns = {"seeds": [seeds_text(group) for group in groups], "n": [len(group) for group in groups],
+        columns = {"seeds": [*map(seeds_text, names_of_seeds(groups))], "n": [len(group) for group in groups],
                    "status": [status_text(group) for group in groups],
                    "rounds": [ends_of(group)[1] for group in groups],
                    "rounds_least": [ends_of(group)[0] for group in groups]}

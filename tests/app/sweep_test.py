@@ -114,6 +114,16 @@ class Halving(AppCase):
         self.assertEqual((done.returncode, (self.folder / "misspelt").exists()), (2, False), done.stdout)
         self.assertIn("(did you mean 'global_accuracy'?)", done.stdout)
 
+    def test_more_rounds_of_the_base_go_on(self):
+        self.ini("[sweep]\nbase = run.ini\ntrain.lr = 0.1, 0.2\n", "sweep.ini")
+        for rounds in (3, 12):
+            self.ini(CONFIG.replace("= 12", f"= {rounds}"), "run.ini")
+            self.assertIn("2 of 2 runs are left\n", self.sweep("grown"))
+        self.assertEqual(list((self.folder / "grown").glob("*.old*")), [])
+        self.sweep("straight")
+        for path in sorted((self.folder / "straight").glob("*_seed1.h5")):
+            self.assertEqual(contents(path), contents(self.folder / "grown" / path.name), path.name)
+
     def test_a_killed_sweep_ends_as_one_that_was_not(self):
         whole = self.sweep("whole")
         for lines, number in ((2, signal.SIGKILL), (8, signal.SIGTERM), (10, signal.SIGKILL)):

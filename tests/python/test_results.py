@@ -337,7 +337,8 @@ class ManyRuns(ResultsCase):
             carry_out(path, run_seed=1, data_seed=seed)
             self.addCleanup(os.remove, path)
         runs, _ = self.load(paths)
-        self.assertEqual((runs.table()["n"].tolist(), len(runs.rounds)), ([2], 8))
+        table = runs.table()
+        self.assertEqual((table["n"].tolist(), table["seeds"].tolist(), len(runs.rounds)), ([2], ["1/1,1/2"], 8))
         self.assertEqual(sorted(set(runs.rounds.index.get_level_values("seed"))), ["1/1", "1/2"])
 
     def test_table(self):

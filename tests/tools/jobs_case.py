@@ -70,6 +70,12 @@ class FakeCluster(unittest.TestCase):
         lines = path.read_text().splitlines() if path.exists() else []
         return [line for line in lines if line.startswith(command)]
 
+    def gone_on(self):
+        """(how many runs were begun, the calls of those that went on from what was there)"""
+        runs = self.calls("run ")
+        found = [line for line in runs if "--go-on" in line]
+        return len(runs) - len(found), found
+
 
 def directives(script):
     """The sbatch options of a script."""

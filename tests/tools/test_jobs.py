@@ -12,6 +12,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import at_once  # noqa: E402
+from tool_support import write_run  # noqa: E402
+
+from fedhpc.tools import results, scaling  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = {
@@ -400,6 +403,30 @@ class Flux(JobCase):
         for variables, code in (({"FAKE_CODE": "1"}, 1), ({"FAKE_CODE": "75", "FAKE_STATE": "CLEANUP"}, 75)):
             self.assertEqual(self.job(**variables)[0], code)
         self.assertFalse((self.folder / "resubmitted").exists())
+
+
+class WeakScaling(JobCase):
+    commands = {**COMMANDS,
+                # Writes what it has of the run's number of ranks as the program's export would.
+                "fedhpc": COMMANDS["fedhpc"].replace('echo "fedhpc $*"', 'if [ "$1" = export ]; then\nranks=${2#run_weak}\n'
+                                                     'cp "${ranks%.h5}.csv" "$4/rounds.csv"; exit; fi\necho "fedhpc $*"'),
+                # awk reads and prints numbers as LC_NUMERIC says, which no test can have: few machines know another locale.
+                "awk": f'[ "$LC_ALL" = C ] || echo "awk $LC_ALL" >>calls.log\nexec {shutil.which("awk")} "$@"\n'}
+
+    def test_times_are_those_of_the_scaling_table_in_every_locale(self):
+        expected = []
+        for ranks, seconds in ((1, (9.0, 0.25, 3.5, 0.75, 0.5)), (2, (9.0, 1.25e-1, 2.0, 4.0, 0.5, 0.75))):
+            (self.folder / f"{ranks}.csv").write_text("".join(
+                ["round,seconds_evaluate,wall_seconds\n", *(f"{t},0.1,{value}\n" for t, value in enumerate(seconds, 1))]))
+            path = write_run(self.folder / f"run_weak{ranks}.h5", len(seconds), wall_seconds=seconds, attributes={"ranks": ranks})
+            expected.append(scaling.seconds_of_round(results.load(path)))
+        code, said = self.script("weak_scaling.sbatch", "run.ini", SLURM_NTASKS="2", SLURM_JOB_ID="7", CLIENTS_PER_RANK="3",
+                                 LC_ALL="de_DE.UTF-8")
+        self.assertEqual((code, self.calls("awk")), (0, []), said)
+        lines = [line.split() for line in said.splitlines() if "setlocale" not in line]  # of a bash that knows no German
+        self.assertEqual(lines[-3:], [["ranks", "clients", "s/round", "efficiency"], ["1", "3", "0.625", "1.000"],
+                                 ["2", "6", "0.75", "0.833"]])
+        self.assertEqual(expected, [0.625, 0.75])
 
 
 class Scripts(unittest.TestCase):

@@ -274,6 +274,33 @@ class Plot(Folder):
         plot.fill(figure, runs, self.fail, seeds="band")
         self.assertEqual([(len(axes.lines), len(axes.collections)) for axes in figure.axes], [(1, 1), (2, 0)])
 
+    def test_names_of_many_curves_cover_none_of_them(self):
+        runs = [results.load(write_run(self.folder / f"{n}.h5", global_accuracy=np.linspace(0.9, 0.5 + 0.4 * (n % 2), 40),
+                                       personal_accuracy=np.full(40, 0.05 * n)))
+                for n in range(18)]
+        bad = results.load(write_run(self.folder / "bad.h5", status="diverged", global_loss=np.full(40, 1e20)))
+        figure = matplotlib.figure.Figure(layout="constrained")
+        plot.fill(figure, [*runs, bad], self.fail)
+        figure.draw_without_rendering()
+        self.assertEqual(len(figure.legends[0].get_texts()), 19)
+        for axes in figure.axes:
+            dashes, title = axes.get_legend().get_window_extent(), axes.title.get_window_extent()
+            self.assertGreaterEqual(dashes.y0, axes.bbox.y1)
+            self.assertTrue(not axes.get_title() or title.y0 >= dashes.y1, (title, dashes))
+        self.assertEqual(figure.axes[1].get_title(), "what has diverged goes beyond the panel")
+
+    def test_amounts_are_per_round_in_short_numbers(self):
+        run = results.load(write_run(self.folder / "run.h5", simulated_seconds=np.full(40, 0.5), wall_seconds=np.full(40, 300.0),
+                                     bytes_up_client_cloud=np.full(40, 425000.0), graph_bytes=np.full(40, 7e6)))
+        run.units.update(bytes_up_client_cloud="bytes", graph_bytes="bytes")
+        figure = matplotlib.figure.Figure()
+        plot.fill(figure, [run], self.fail, ["bytes_up_client_cloud", "graph_bytes", "wall_seconds", "simulated_seconds"],
+                  "bytes")
+        self.assertEqual([axes.get_ylabel() for axes in figure.axes], [
+            "bytes up client cloud per round [kB]", "graph bytes per round [MB]", "wall seconds per round [min]",
+            "simulated seconds per round [s]"])
+        self.assertEqual([axes.lines[0].get_ydata()[0] for axes in figure.axes], [425.0, 7.0, 5.0, 0.5])
+
     def test_two_keys_of_one_name_are_told_apart(self):
         def runs(*seeds):
             return [results.load(write_run(self.folder / f"{n}.h5", config=f"[run]\nseed={run}\n[data]\nseed={data}\n"))

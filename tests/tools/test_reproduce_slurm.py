@@ -84,6 +84,8 @@ class SlurmArray(ReproduceCase):
         self.assertIn(f"--data {self.folder}", done.stdout)
         self.assertEqual(sorted(self.results.iterdir()), before)
         self.assertEqual(self.call("--slurm", "--only", "good", "--seeds", "1").stdout, "nothing is pending\n")
+        elsewhere = self.call("--slurm", "--output-dir", str(self.folder / "50%a")).stdout
+        self.assertIn(f"#SBATCH --output={self.folder}/50%%a/toy/slurm-%A_%a.log\n", elsewhere)
 
     def test_tasks_run_what_is_pending(self):
         self.paper("good", "fail")

@@ -336,6 +336,17 @@ class Summarize(Folder):
         self.assertIn(r"complete & \textbf{70.00} & \textbf{70.00} \\", out)
         self.assertIn(r"diverged & 90.00 & 90.00 \\", out)
 
+    def test_what_is_not_complete_is_not_the_best_and_is_named(self):
+        self.seeds((0.7, 0.7), "a", mu=1)
+        for seed, status in enumerate(("complete", "interrupted"), 1):
+            write_run(self.folder / f"b{seed}.h5", config=config(seed, mu=2), status=status, global_accuracy=np.full(40, 0.9))
+        for columns, said in (("status,best", ""), ("best", "summarize: not complete, which no column says: mu = 2 (1 complete, "
+                                                            "1 interrupted)\n")):
+            _, out, error = call(summarize, self.folder, "--columns", columns, "--format", "latex")
+            self.assertIn(r"\textbf{70.00} \\", out)
+            self.assertNotIn(r"\textbf{90.00", out)
+            self.assertEqual(error, said)
+
     def test_columns_have_one_name_in_every_form(self):
         self.seeds((0.5, 0.6), "a", mu=1)
         self.seeds((0.7,), "b", mu=2)
@@ -364,8 +375,17 @@ class Summarize(Folder):
                 call(summarize, self.folder, *arguments)
 
     def test_seeds_as_ranges(self):
-        runs = [results.load(write_run(self.folder / f"{s}.h5", config=config(s))) for s in (10, 1, 2, 3, 7, 9)]
-        self.assertEqual(summarize.seeds_text(runs), "1-3,7,9-10")
+        for seed in (10, 1, 2, 3, 7, 9):
+            write_run(self.folder / f"{seed}.h5", config=config(seed))
+        self.assertEqual(self.table(self.folder)[0]["seeds"], "1-3,7,9-10")
+
+    def test_seeds_of_the_data_are_shown_where_those_of_the_runs_are_alike(self):
+        for run, data in ((1, 10), (1, 2), (2, 2), (1, 1)):
+            text = config(run).replace(f"[data]\nname=mnist\nseed={run}\n", f"[data]\nname=mnist\nseed={data}\n")
+            write_run(self.folder / f"{run}_{data}.h5", config=text)
+        line, = self.table(self.folder)
+        self.assertEqual((line["seeds"], line["n"]), ("1/1,1/2,1/10,2/2", "4"))
+        self.assertIn(" 1/1,1/2,1/10,2/2  4 ", call(summarize, self.folder)[1])
 
 
 class Scaling(Folder):

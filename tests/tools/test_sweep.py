@@ -15,7 +15,7 @@ from unittest import mock
 import h5py
 import pandas as pd
 
-from jobs_case import CONFIG, ROOT, FakeCluster, directives
+from jobs_case import CONFIG, HERE, ROOT, FakeCluster, directives
 
 from fedhpc.tools import launch, paper_table, sweep, sweep_report, sweep_runs  # noqa: E402
 from fedhpc.tools.paper_table import JobState  # noqa: E402
@@ -128,6 +128,10 @@ class Reading(Case):
             (base + "[train]\nlr = 1\n", "unknown key 'train.lr'; [sweep] takes"),
             (base + "train.lr =\n", "key 'train.lr' is empty"),
             (base + "train.lr = 1, 1\n", "train.lr = 1, 1: a value stands there twice"),
+            (base + "train.lr = 0.1, 1, 0.10, 1e-1\n", "a value stands there twice (0.1 and 0.10 are equal); take it out"),
+            (base + "model.hidden = 100,50; 1e2, 50\n", "(100,50 and 1e2, 50 are equal)"),
+            (base + "run.live = true, 1\n", "(true and 1 are equal)"),
+            (base + "model.name = ,\n", "model.name = ,: no value stands there"),
             (base + "run.seed = 1, 2\n", "the sweep sets run.seed of every run itself"),
             (base + "seeds = 3-1\n", "seeds = 3-1: not a list such as 1-3,7"),
             (base + "seeds = 1-3,2\n", "a seed stands there twice"),
@@ -262,9 +266,9 @@ class Running(Case):
         self.assertEqual(len(list(output.parent.glob("run_seed1.ckpt.*.h5"))), 1)
         # The stand-in trains 0.1 s a round.
         self.tool("sweep", "sweep.ini", "--local", "--ranks", "1")
-        resumed, = self.calls("resume")
-        self.assertIn("resume results/sweeps/sweep/run_seed1.h5 --algorithm.name=slow --run.rounds=40", resumed)
-        self.assertEqual(len(self.calls("run ")), 1)
+        begun, (resumed,) = self.gone_on()
+        self.assertIn("run run.ini --go-on --algorithm.name=slow --run.rounds=40", resumed)
+        self.assertEqual(begun, 1)
 
     def test_results_of_other_settings_are_set_aside(self):
         self.ini(SWEEP)
@@ -272,6 +276,37 @@ class Running(Case):
         self.ini(SWEEP.replace("0.25", "0.5"))
         self.assertIn("6 of 6 runs are left", self.tool("sweep", "sweep.ini", "--local", "--ranks", "1"))
         self.assertEqual(len(list((self.folder / "results/sweeps/sweep").glob("*.old1.h5"))), 6)
+
+    def test_more_rounds_go_on_from_the_checkpoints(self):
+        grid = "[sweep]\nbase = run.ini\nalgorithm.name = rated\ntrain.lr = 0.25, 0.5, 6\nrun.rounds = "
+        how = ("sweep", "sweep.ini", "--local", "--ranks", "1")
+        self.ini(grid + "6\n")
+        self.tool(*how)
+        folder = self.folder / "results/sweeps/sweep"
+        (folder / "lr0.5_seed1.ckpt.6.h5").unlink()
+        self.ini(grid + "12\n")
+        report = self.tool("sweep", "sweep.ini", "--report")
+        for said in ("interrupted after round 6", "outdated: the result has run.rounds=6, not 12",
+                     "diverged, at its end after round 2"):
+            self.assertIn(f"| {said} ", report)
+        self.assertIn("submitted job 42: 2 of 3 runs", self.tool("sweep", "sweep.ini", "--submit"))
+        self.assertIn("lr0.5_seed1.h5 is set aside: the result has run.rounds=6, not 12\n", self.warned)
+        said = self.tool(*how)
+        self.assertIn("2 of 3 runs are left", said)
+        gone_on, = self.gone_on()[1]
+        self.assertIn("--train.lr=0.25 ", gone_on)
+        self.assertEqual(sorted(path.name for path in folder.glob("*.old1.h5")), ["lr0.5_seed1.old1.h5"])
+        self.assertEqual([len(load(folder / f"lr{lr}_seed1.h5").rounds) for lr in ("0.25", "0.5", "6")], [12, 12, 2])
+        self.ini(grid + "12\ntrain.momentum = 0.5\n")  # more than the rounds is other
+        self.assertIn("3 of 3 runs are left", self.tool(*how))
+
+    def test_a_run_that_stops_at_a_divergence_is_finished_in_every_call(self):
+        self.script("fedhpc", f'#!/bin/bash\n"{sys.executable}" "{HERE}/fake_planner.py" "$@" || exit\n'
+                              'case "$*" in run*train.lr=6*) exit 1 ;; esac\n')
+        self.ini("[sweep]\nbase = run.ini\nalgorithm.name = rated\nrun.rounds = 3\ntrain.lr = 0.5, 6\n")
+        said = [self.tool("sweep", "sweep.ini", "--local", "--ranks", "1") for _ in range(2)]
+        self.assertRegex(said[0], r"\[2/2\] lr6_seed1: finished in \d+ s, diverged\n")
+        self.assertIn("0 of 2 runs are left\n", said[1])
 
     def test_a_report_of_a_folder_of_somebody_else(self):
         self.ini(SWEEP)
@@ -299,6 +334,25 @@ class Running(Case):
         (self.folder / "run.ini").write_text(CONFIG)
         self.assertTrue(self.tool("sweep", "sweep.ini", "--submit").startswith("submitted job 42: 6 of 6 runs"))
 
+    def test_a_report_compares_whole_configurations(self):
+        self.ini(SWEEP + "train.weight_decay = 0.5\n")
+        self.tool("sweep", "sweep.ini", "--local", "--ranks", "1")
+        plans = len(self.calls("plan"))
+        self.ini(SWEEP.replace("20, 10", "20, 10, 40"))
+        report = self.tool("sweep", "sweep.ini", "--report")
+        self.assertEqual(report.count("| outdated: the result has train.weight_decay=0.5, which is no longer set |"), 3)
+        self.assertIn("no point is complete", report)
+        self.assertEqual(len(self.calls("plan")), plans + 3, "none of a point without results")
+        note = "results are compared in the keys that are set only, not in others nor in their data\n"
+        self.assertNotIn(note, report)
+        report = self.tool("sweep", "sweep.ini", "--report", FEDHPC="none")
+        self.assertIn("no fedhpc program is found; " + note, report)
+        self.assertIn("| best ", report)
+        self.assertIn(note, (self.folder / "results/sweeps/sweep/table.md").read_text())
+        self.script("fedhpc", "#!/bin/sh\necho 'fedhpc: error: no plan today' >&2\nexit 2\n")
+        self.assertIn("no plan of rounds5, rounds20, rounds10 (no plan today); " + note,
+                      self.tool("sweep", "sweep.ini", "--report"))
+
     def test_an_interrupted_run_of_a_setting_taken_out_begins_anew(self):
         folder = self.folder / "results/sweeps/sweep"
         self.ini("[sweep]\nbase = run.ini\nalgorithm.name = killed\ntrain.weight_decay = 0.5\n")
@@ -312,7 +366,7 @@ class Running(Case):
             file.attrs["config"] = file.attrs["config"].replace("name=killed", "name=good")
         (folder / "kept").rename(folder / "run_seed1.h5")
         self.tool("sweep", "sweep.ini", "--local", "--ranks", "1")
-        self.assertEqual(self.calls("resume"), [])
+        self.assertEqual(self.gone_on()[1], [])
         self.assertNotIn("train.weight_decay", load(folder / "run_seed1.h5").config)
         self.assertTrue((folder / "run_seed1.old1.ckpt.5.h5").exists())
 
@@ -438,7 +492,10 @@ class Running(Case):
         self.assertEqual(self.tool("sweep", "sweep.ini", "--submit"),
                          "submitted job 42: 4 of 6 runs (results/sweeps/sweep/runs.2.tsv)\n")
         submitted = directives((self.folder / "submitted.sbatch").read_text())
-        self.assertEqual(submitted["array"], "0,2-4")
+        self.assertEqual(submitted["array"], "0-3")
+        index = (self.folder / "results/sweeps/sweep/runs.2.tsv").read_text().splitlines()
+        self.assertEqual([line.split("\t")[0] for line in index],
+                         ["rounds5_seed1", "rounds10_seed1", "rounds5_seed2", "rounds20_seed2"])
         # 20 rounds of 2 s are the longest.
         self.assertEqual(submitted["time"], "16")
 
@@ -487,10 +544,6 @@ class Running(Case):
         self.assertIn("--at-once 0: must be at least 1", self.tool("sweep", "sweep.ini", "--at-once", "0", code=2))
         self.assertIn("no such folder; nothing of this sweep has run",
                       self.tool("sweep", "sweep.ini", "--report", code=2))
-
-    def test_task_numbers(self):
-        self.assertEqual(sweep.numbers([4]), "4")
-        self.assertEqual(sweep.numbers([7, 0, 1, 2, 5, 8], 3), "0-2,5,7-8%3")
 
 
 if __name__ == "__main__":

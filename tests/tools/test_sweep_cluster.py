@@ -62,6 +62,23 @@ class Indices(ArrayCase):
         self.assertEqual(len(list((self.folder / FOLDER).glob("*.old1.h5"))), 6)
 
 
+    def test_what_one_array_may_not_hold_is_several(self):
+        self.script("scontrol", "#!/bin/sh\n[ \"$*\" != 'show config' ] || echo 'MaxArraySize            = 4'\n")
+        self.ini(SWEEP)
+        self.assertEqual(directives(self.sweep("--at-once", "2"))["array"], "0-3%2")
+        self.assertIn("sweep: 6 runs are 2 arrays, as one has 4 tasks at most; this is the first, --submit submits all\n",
+                      self.warned)
+        self.assertEqual(self.sweep("--submit"), f"submitted job 42: 4 of 6 runs ({FOLDER}/runs.2.tsv)\n"
+                                                 f"submitted job 42: 2 of 6 runs ({FOLDER}/runs.3.tsv)\n")
+        self.assertEqual(directives((self.folder / "submitted.sbatch").read_text())["array"], "0-1")
+        names = [(self.folder / FOLDER / f"runs.{number}.tsv").read_text().split("\t", 1)[0] for number in (2, 3)]
+        self.assertEqual(names, ["rounds5_seed1", "rounds20_seed2"])
+
+    def test_a_folder_s_per_cent_signs_are_no_placeholders(self):
+        self.ini(SWEEP + "output = 50%a\n")
+        self.assertEqual(directives(self.sweep())["output"], "50%%a/%A_%a.out")
+
+
 class AtWork(ArrayCase):
     def test_runs_at_work_are_not_submitted_again(self):
         self.ini(SWEEP)
@@ -70,8 +87,8 @@ class AtWork(ArrayCase):
             self.assertIn("submitted job 42: 4 of 6 runs", said)
             self.assertIn("sweep: 2 runs are at work and left out: rounds20_seed1, rounds5_seed2\n", self.warned)
             self.assertEqual(self.sweep("--report").count("at work"), 2)
-            self.assertEqual(directives((self.folder / "submitted.sbatch").read_text())["array"], "0,2,4-5")
-            for number in (0, 2, 4, 5):
+            self.assertEqual(directives((self.folder / "submitted.sbatch").read_text())["array"], "0-3")
+            for number in range(4):
                 self.task(number)
             self.assertEqual(self.sweep("--submit"), "nothing is left of 6 runs but 2 at work; --report names the best\n")
         self.assertIn("2 of 6 runs", self.sweep("--submit"))
@@ -95,10 +112,9 @@ class Refused(ArrayCase):
         self.ini("[sweep]\nbase = run.ini\nrun.rounds = 5\ntrain.lr = integer(7, 10)\ntrials = 12\nseeds = 1-2\n")
         self.assertIn("4 of 8 runs", self.sweep("--submit"))
         self.assertRegex(self.warned, r"sweep: 2 trials are refused and left out: trial\d+, trial\d+; --report says why\n")
-        tasks = directives((self.folder / "submitted.sbatch").read_text())["array"]
-        for number in range(8):
-            if any(int(part.split("-")[0]) <= number <= int(part.split("-")[-1]) for part in tasks.split(",")):
-                self.assertEqual(self.task(number).returncode, 0)
+        self.assertEqual(directives((self.folder / "submitted.sbatch").read_text())["array"], "0-3")
+        for number in range(4):
+            self.assertEqual(self.task(number).returncode, 0)
         self.assertEqual(self.sweep("--submit"), "nothing is left of 8 runs but 4 of refused trials; --report names the best\n")
         report = self.sweep("--report")
         self.assertEqual(report.count("| failed: refused on purpose"), 2, report)
@@ -116,7 +132,7 @@ class Refused(ArrayCase):
         self.sweep("--submit")
         self.task(directives((self.folder / "submitted.sbatch").read_text())["array"])
         self.sweep("--local", "--ranks", "1", code=1, FAKE_LIMIT="20")  # it diverges in the next rung
-        self.assertEqual(sum("train.lr=9" in call for call in self.calls("run ")), 1)
+        self.assertEqual(["--go-on" in call for call in self.calls("run ") if "train.lr=9" in call], [False, True])
 
     def test_a_halved_sweep_does_not_wait_for_a_refused_trial(self):
         self.ini("[sweep]\nbase = run.ini\nrun.rounds = 3\nleast_rounds = 1\ntrain.lr = 1, 9\ntrials = 8\n"

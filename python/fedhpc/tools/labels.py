@@ -139,6 +139,14 @@ def seed_of(run):
     return run.config.get("run.seed", str(run.attributes.get("seed", "?")))
 
 
+def names_of_seeds(groups):
+    """What the seeds of each group's runs are called: run.seed, or RUN.SEED/DATA.SEED where runs of a group have it
+    alike."""
+    both = any(len({seed_of(run) for run in group}) < len(group) for group in groups)
+    return [[f"{seed_of(run)}/{run.config.get('data.seed')}" if both else seed_of(run) for run in group]
+            for group in groups]
+
+
 def title_of(runs):
     """What all runs share: algorithm, data set, number of clients."""
     words = []

@@ -82,11 +82,12 @@ def unit_of(runs, metric):
     """The unit in the first file that states one, else what the name tells; "" for plain numbers."""
     unit = next((run.units[metric] for run in runs if metric in run.units), "")
     unit = unit or ("B" if metric.startswith("bytes_") else "s" if "seconds" in metric else "")
-    return "" if unit in DIMENSIONLESS else unit
+    return "" if unit in DIMENSIONLESS else "B" if unit == "bytes" else unit
 
 
 def with_unit(name, unit):
-    return name_of(name) + (f" [{unit}]" if unit else "")
+    """An axis' label. Amounts are those of a round, which a horizontal axis of sums would not let one think."""
+    return name_of(name) + (" per round" if unit in ("B", "s") else "") + (f" [{unit}]" if unit else "")
 
 
 def panels_of(metrics, runs):

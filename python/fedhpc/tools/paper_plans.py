@@ -26,6 +26,14 @@ def resolved(job, program, data=None):
     return of_plan(job, _plans[asked])
 
 
+def why_not_compared(kept, program, unplanned):
+    """One sentence where results that are `kept` are compared in some keys only, for want of a program or of a plan;
+    `unplanned` has the PlanError by the name of what has none. "" otherwise."""
+    reason = (f"no plan of {', '.join(unplanned)} ({next(iter(unplanned.values()))})" if unplanned else
+              "no fedhpc program is found" if kept and not program else "")
+    return reason and f"{reason}; results are compared in the keys that are set only, not in others nor in their data"
+
+
 def of_plan(job, plan, free=()):
     """The job with the plan's configuration, in which the `free` keys may have any value. The plan may be of another
     seed, which data.seed follows where nothing sets it."""

@@ -196,7 +196,7 @@ def _differences_unset(job, run):
             continue
         if key not in job.resolved:
             return f"the result has {key}={value}, which is no longer set"
-        if _canonical(value) != _canonical(job.resolved[key]):
+        if canonical(value) != canonical(job.resolved[key]):
             return f"the result has {key}={value}, not {job.resolved[key]}"
     for name, what in DIGESTS.items():
         digests = run.attributes.get(name), (job.digests or {}).get(name)
@@ -216,7 +216,7 @@ def differences(expected, actual, may_be_idle=frozenset(), folders=()):
             if key in may_be_idle:
                 continue
             return f"the result's configuration lacks {key}"
-        if _canonical(value) != _canonical(actual[key]) and not (
+        if canonical(value) != canonical(actual[key]) and not (
                 key in FILES and _means(value.strip().strip('"'), Path(actual[key].strip().strip('"')), folders)):
             return f"the result has {key}={actual[key]}, not {value}"
     return ""
@@ -235,7 +235,7 @@ def _means(text, found, folders):
     return found.parts[-len(end):] == end
 
 
-def _canonical(text):
+def canonical(text):
     """Comparable form of a value: lists item by item, numbers as numbers, switches as 0 and 1."""
     items = []
     for item in text.strip().strip('"').split(","):

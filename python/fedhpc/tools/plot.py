@@ -15,8 +15,9 @@ logarithmic axis. --seeds band: runs that differ in their seeds only are one cur
 sample standard deviation up and down, over the rounds that all of them have; without the band of losses where a
 seed has diverged.
 
-A series is drawn in all rounds that have a value of it. Several runs share the figure, with a legend of --labels, one
-per curve, or of the settings in which they differ, each run's own. The ending of --output says whether pixels or
+A series is drawn in all rounds that have a value of it; bytes and seconds are those of each round. Several runs share
+the figure, with a legend of --labels, one per curve, or of the settings in which they differ, each run's own; long
+names, or more than ten, stand below the panels. The ending of --output says whether pixels or
 vectors are drawn. An earlier figure there gets the name FIGURE.old1.png, or the next number; --force replaces it. Prints a line
 per run and the path written. Exit code 2: a file is missing or is no result file, or nothing can be drawn as asked.
 
@@ -48,7 +49,9 @@ PANELS = (*DEFAULT, "clients", "labels", "own")
 OF_SINGLE_RUNS = {"clients", "labels"}  # panels that know nothing of groups
 COLUMNS = 3  # panels side by side
 LONGEST_IN_PANEL = 30  # letters of a run's name; longer ones stand below the panels
-LEGEND_LINE = 0.18  # inches of a line of names below the panels
+MOST_IN_PANEL = 10  # names of runs; more of them do so as well
+DASHES_ABOVE = 18  # points of a line of dashes' names above a panel
+LEGEND_LINE = 0.18  # inches of a line of names below the panels, or above one
 LONGEST_LINE = 42  # letters beside a panel
 FLATTENED = 3  # an axis so many times as long as the curves of runs that have not diverged hides them
 MEDIAN = 1  # of the 10th, 50th and 90th percentile
@@ -92,19 +95,22 @@ def draw_panel(axes, groups, labels, metrics, against, vertical, scale):
                 curves.append((index, style, x, factor * y, None if spread is None else factor * spread))
                 largest = max(largest, x.max())
     divisor, label = unit_prefix(largest, label)
+    tall, vertical = unit_prefix(max((y.max() for _, _, _, y, _ in curves), default=0.0), vertical)
+    curves = [(index, style, x / divisor, y / tall, None if spread is None else spread / tall)
+              for index, style, x, y, spread in curves]
     for index, style, x, y, spread in curves:
         colour = COLOURS[(index if len(groups) > 1 or quantiles else style) % len(COLOURS)]
         if quantiles and style != MEDIAN:
-            axes.plot(x / divisor, y, color=colour, linewidth=0.6, alpha=0.6)
+            axes.plot(x, y, color=colour, linewidth=0.6, alpha=0.6)
             continue
-        axes.plot(x / divisor, y, "-" if quantiles else STYLES[style % len(STYLES)], color=colour, linewidth=1.6,
+        axes.plot(x, y, "-" if quantiles else STYLES[style % len(STYLES)], color=colour, linewidth=1.6,
                   marker=marker_of(len(x), index), markersize=3.5, markevery=max(1, len(x) // MARKERS_UP_TO))
         if quantiles:  # they are recorded together, in the same rounds
             ends = [ys for at, other, _, ys, _ in curves if at == index and other != MEDIAN and len(ys) == len(x)]
             if len(ends) == 2:
-                axes.fill_between(x / divisor, *ends, color=colour, alpha=0.2, linewidth=0)
+                axes.fill_between(x, *ends, color=colour, alpha=0.2, linewidth=0)
         elif spread is not None and not (is_cut(vertical) and has_diverged(groups[index])):
-            axes.fill_between(x / divisor, y - spread, y + spread, color=colour, alpha=0.2, linewidth=0)
+            axes.fill_between(x, y - spread, y + spread, color=colour, alpha=0.2, linewidth=0)
     axes.set(xlabel=label, ylabel=fill_lines(vertical, LONGEST_LINE), xscale=scale)
     if scale == "log":
         number_log_axis(axes.xaxis)
@@ -147,7 +153,8 @@ def show_what_has_not_diverged(axes, groups, curves):
 def draw_legend(axes, runs, metrics):
     """Colours for the runs of the panel [(label, index)], then dashes for the metrics; a single curve needs no legend.
 
-    runs: empty in a figure of one run, None where the figure names them elsewhere.
+    runs: empty in a figure of one run, None where the figure names them elsewhere. The dashes stand above the panel
+    then: many curves leave them no room in it.
     """
     if not runs and len(metrics) == 1:
         return
@@ -155,8 +162,13 @@ def draw_legend(axes, runs, metrics):
     if len(metrics) > 1:
         entries += [(Line2D([], [], color=COLOURS[i % len(COLOURS)] if runs == [] else "#555555", linewidth=1.6,
                             linestyle=STYLES[i % len(STYLES)]), name_of(metric)) for i, metric in enumerate(metrics)]
+    where = {}
+    if runs is None:
+        where = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "borderaxespad": 0}
+        if axes.get_title():
+            small_title(axes, axes.get_title(), pad=DASHES_ABOVE * -(-len(entries) // 2))
     legend(axes, *zip(*entries), fontsize=8 if len(entries) <= 8 else 6, handlelength=2.6,
-           ncols=1 if len(entries) <= 10 else 2)
+           ncols=2 if len(entries) > 10 or runs is None else 1, **where)
 
 
 def key_of(index):
@@ -239,7 +251,8 @@ def fill(figure, runs, tell, metrics=None, against="rounds", title=None, labels=
                       for label, group in zip(labels, groups)]
     diverged = [has_diverged(group) for group in groups]
     labels = [f"{label} ({DIVERGED})" if one else label for label, one in zip(labels, diverged)]
-    apart = axes is None and len(groups) > 1 and max(map(len, labels)) > LONGEST_IN_PANEL
+    apart = (axes is None and len(groups) > 1
+             and (max(map(len, labels)) > LONGEST_IN_PANEL or len(groups) > MOST_IN_PANEL))
     painters = painters_of(groups, None if apart else labels, ["metrics"] if metrics else panels or DEFAULT, metrics,
                            against, scale)
     named = {index: label for index, label in enumerate(labels)
@@ -255,8 +268,8 @@ def fill(figure, runs, tell, metrics=None, against="rounds", title=None, labels=
     columns = len(painters) if len(painters) <= COLUMNS else 2 if len(painters) == 4 else COLUMNS
     lines = -(-len(painters) // columns)
     width = max(5.4, 4.7 * columns)
-    below = LEGEND_LINE * shared_legend_lines(width, [*named.values()]) if apart else 0
-    figure.set_size_inches(width, 3.7 * lines + below)
+    names = LEGEND_LINE * (shared_legend_lines(width, [*named.values()]) + lines) if apart else 0
+    figure.set_size_inches(width, 3.7 * lines + names)
     places = figure.subplots(lines, columns, squeeze=False).flat
     for place in places[len(painters):]:
         place.remove()

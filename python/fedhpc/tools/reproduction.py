@@ -109,11 +109,8 @@ class Reproduction:
                 unplanned[key[0]] = error
             else:
                 self.states[job.name] = paper_table.job_state(self.jobs[key])
-        reason = (f"no plan of {', '.join(unplanned)} ({next(iter(unplanned.values()))})" if unplanned else
-                  "no fedhpc program is found" if kept and not program else "")
-        if reason:
-            _tell_once(f"reproduce: {self.options.paper}: {reason}; results are compared in the keys that are set only, not "
-                       "in others nor in their data")
+        if sentence := paper_plans.why_not_compared(kept, program, unplanned):
+            _tell_once(f"reproduce: {self.options.paper}: {sentence}")
 
     def whole(self, job):
         """The job with its whole configuration, where compare_whole has a program and this a plan."""

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from .project import needed
+from .submit import literal
 
 WARNING_SECONDS = 120  # between the signal and the time limit: a round and its checkpoint have to fit
 MAX_KILLS = 5  # restarts of a task after which a kill (memory, node) is a failure
@@ -77,7 +78,7 @@ def script(options, reproduce, names, program):
     return SCRIPT.format(
         name=f"fedhpc-{options.paper}", last=len(names) - 1, ranks=options.ranks, minutes=options.slurm_minutes,
         throttle=f"%{options.slurm_tasks}" if options.slurm_tasks else "", warning=WARNING_SECONDS, kills=MAX_KILLS,
-        log=shlex.quote(f"{options.output_dir.resolve()}/slurm-%A_%a.log"), directives=directives, paper=options.paper,
+        log=shlex.quote(f"{literal(options.output_dir.resolve())}/slurm-%A_%a.log"), directives=directives, paper=options.paper,
         status=shlex.join([str(reproduce), options.paper, "--output-dir", str(options.papers_dir.resolve()), "--status"]),
         runs=" ".join(map(shlex.quote, names)), command=shlex.join(command),
         await_end=shlex.quote(str(needed("jobs/await_end.sh"))))

@@ -40,9 +40,9 @@ def number_log_axis(axis):
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def small_title(axes, text):
-    """A line above a panel on how it is to be read."""
-    axes.set_title(text, fontsize=8, color="#555555")
+def small_title(axes, text, pad=None):
+    """A line above a panel on how it is to be read, so many points above it."""
+    axes.set_title(text, fontsize=8, color="#555555", pad=pad)
 
 
 def add_force(parser):

@@ -10,8 +10,7 @@ first: a configuration that the program refuses is refused here, and what it say
     --mem    per node: ranks x 1.5 x the plan's bytes per rank
     --time   1.5 x rounds x seconds per round + 15 min, in whole minutes (weak_scaling: for all its runs)
 
-The factors are margins for what a plan does not know: evaluation, MPI's buffers, reading data, slower nodes. The
-plan is made on this machine, on as many ranks as it has cores; --plan-ranks 1 needs no mpirun here. On GPUs --time
+The factors are margins for what a plan does not know: MPI's buffers, reading data, slower nodes. The plan is made on this machine, on as many ranks as it has cores; --plan-ranks 1 needs no mpirun here. On GPUs --time
 is far too long, as the plan is the CPU's. --gpus reserves them; the run takes them with --run.device=cuda.
 
 The script is printed, and with --submit given to sbatch just so; it holds all it needs but jobs/environment.sh, and
@@ -37,6 +36,7 @@ CLIENTS_PER_RANK = 8  # of weak_scaling
 JOBS = ("single_node", "multi_node", "preemptible", "array_seeds", "weak_scaling")
 MEMORY_FACTOR = 1.5
 TIME_FACTOR, TIME_OF_START = 1.5, 15  # min; a node may have to come up, the data to be read
+MOST_TASKS = 1001  # of an array, where the cluster does not say
 PASSED_ON = ("FEDHPC_DATA", "FEDHPC_MODULES", "FEDHPC_LAUNCHER", "FEDHPC_MPI",
              "FEDHPC_MAX_RESTARTS")  # variables, where set
 # Minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds.
@@ -142,6 +142,21 @@ def submit(script):
         reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise SubmitError(f"sbatch refuses the job: {reason.removeprefix('sbatch: error:').strip()}")
     return done.stdout.strip().split(";")[0]
+
+
+def most_tasks():
+    """How many tasks an array may have here, SLURM's MaxArraySize."""
+    try:
+        said = subprocess.run(["scontrol", "show", "config"], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        said = ""
+    found = re.search(r"^MaxArraySize *= *([1-9]\d*)", said, re.MULTILINE)
+    return int(found[1]) if found else MOST_TASKS
+
+
+def literal(path):
+    """A path in whose name sbatch finds no placeholders, as part of --output."""
+    return str(path).replace("%", "%%")
 
 
 def add_cluster_options(parser):

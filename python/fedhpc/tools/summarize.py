@@ -4,16 +4,17 @@
                  [--columns NAME,NAME,...] [--format text|csv|latex]
     summarize.py RUN.h5|DIR ... --scaling [--output FILE.png [--force]] [--format text|csv|latex]
 
-Runs that differ only in their seeds and in where their output goes are one line. A line names the settings in
-which it differs from others; the spread is the sample standard deviation over the n seeds of the line. Best and
-last are those of --metric (without: the accuracy that most lines have, global before personal), the best of a
-loss is its smallest value. --select validation: the best of a run is its metric in the round where the same metric
-on the validation samples was best. --target: rounds, bytes of all links, simulated and wall seconds until the metric first
-was that good, over the seeds that came so far. --labels names the lines in the order in which they stand. --columns
-picks columns, and their order, by their headers without units; in CSV also by those of the text, for mean and
-deviation, and by configuration for all settings. In LaTeX the best line of best, last and cost to target
-is bold, or several that read the same; lines with a run that diverged do not compete, nor those of which a smaller
-share of the seeds has come to the target. Bytes up and down are those of all links and rounds.
+Runs that differ only in their seeds and in where their output goes are one line. A line names the settings in which it
+differs from others, and its seeds, as RUN.SEED/DATA.SEED where run.seed is alike; the spread is the sample standard
+deviation over the n seeds of the line. Best and last are those of --metric (without: the accuracy that most lines have,
+global before personal), the best of a loss is its smallest value. --select validation: the best of a run is its metric
+in the round where the same metric on the validation samples was best. --target: rounds, bytes of all links, simulated
+and wall seconds until the metric first was that good, over the seeds that came so far. --labels names the lines in the
+order in which they stand. --columns picks columns, and their order, by their headers without units; in CSV also by
+those of the text, for mean and deviation, and by configuration for all settings. In LaTeX the best line of best, last
+and cost to target is bold, or several that read the same; lines whose runs are not all complete do not compete, nor
+those of which a smaller share of the seeds has come to the target. Where no column is the status, lines that are
+not complete are named on standard error. Bytes up and down are those of all links and rounds.
 
 --scaling: seconds of a round (the median over rounds but the first, evaluation included) against ranks.
 Strong: the same configuration on other numbers of ranks; weak: data.clients (and topology.edges) grow with the
@@ -31,8 +32,8 @@ import sys
 from pathlib import Path
 
 from .axes import unit_prefix
-from .labels import SEEDS, differing_keys, groups_of_seeds, labels_of, listed, seed_of, settings, title_of
-from .results import DIVERGED, VALIDATION, ResultError, load_all, tells
+from .labels import SEEDS, differing_keys, groups_of_seeds, labels_of, listed, names_of_seeds, settings, title_of
+from .results import VALIDATION, ResultError, load_all, tells
 from .scaling import draw_scaling, scaling_table, scalings_of
 from .statistics_of_seeds import TARGET_AXES, best_and_last, smaller_is_better, to_target, traffic
 from .style import PlotError, add_force
@@ -45,11 +46,10 @@ FOR_PROGRAMS = {"up": "bytes_up", "down": "bytes_down",
                 **{f"to target: {header.split()[0]}": f"target_{axis}" for axis, header in TARGET_HEADERS.items()}}
 
 
-def seeds_text(runs):
-    """Seeds in ascending order, neighbours as a range: 1-3,7."""
-    seeds = sorted({seed_of(run) for run in runs}, key=lambda text: (not text.isdigit(), text.zfill(20)))
+def seeds_text(names):
+    """Names of seeds in ascending order, neighbours as a range: 1-3,7."""
     ranges = []
-    for seed in seeds:
+    for seed in sorted(names, key=lambda text: (not text.isdigit(), [part.zfill(20) for part in text.split("/")])):
         if ranges and seed.isdigit() and ranges[-1][-1].isdigit() and int(seed) == int(ranges[-1][-1]) + 1:
             ranges[-1] = (ranges[-1][0], seed)
         else:
@@ -102,8 +102,8 @@ def columns_for_people(groups, labels, metric, target, by):
     factor, digits, unit = (100.0, 2, " [%]") if percent else (1.0, 4, "")
     ends = [best_and_last(group, metric, by) for group in groups]
     least = smaller_is_better(metric)
-    compete = [not any(run.status == DIVERGED for run in group) for group in groups]
-    columns = [["configuration", *labels], ["seeds", *map(seeds_text, groups)],
+    compete = [status_text(group) == "complete" for group in groups]
+    columns = [["configuration", *labels], ["seeds", *map(seeds_text, names_of_seeds(groups))],
                ["n", *(str(len(group)) for group in groups)], ["status", *map(status_text, groups)],
                ["rounds", *map(rounds_text, groups)],
                *(best_marked([f"{name}{unit}", *(sample_text(one, digits, factor) for one in ones)], ones, least, compete)
@@ -169,7 +169,7 @@ def columns_for_programs(groups, metric, target, by):
     """Columns [header, cell, ...]: one for each setting that differs, plain numbers in bytes, seconds, fractions."""
     configs = [settings(group[0], SEEDS) for group in groups]
     columns = [[key, *(config.get(key, "") for config in configs)] for key in differing_keys(configs)]
-    columns += [["seeds", *map(seeds_text, groups)], ["n", *(str(len(group)) for group in groups)],
+    columns += [["seeds", *map(seeds_text, names_of_seeds(groups))], ["n", *(str(len(group)) for group in groups)],
                 ["status", *map(status_text, groups)],
                 ["rounds", *(str(ends_of(group)[1]) for group in groups)],
                 ["rounds_least", *(str(ends_of(group)[0]) for group in groups)],
@@ -207,6 +207,10 @@ def summary(runs, tell, metric, target, form, labels=None, names=None, select="t
     columns = (columns_for_programs(groups, metric, target, by) if form == "csv" else
                columns_for_people(groups, labels or own_labels, metric, target, by))
     table = FORMATS[form](*split(chosen_columns(columns, names)))
+    unfinished = [f"{label} ({status_text(group)})" for label, group in zip(labels or own_labels, groups)
+                  if status_text(group) != "complete"]
+    if unfinished and names and "status" not in names:
+        print(f"summarize: not complete, which no column says: {'; '.join(unfinished)}", file=sys.stderr)
     goal = f", target {target:g}" if target is not None else ""
     goal += f", best where {by} is" if by != metric else ""
     note = f"{metric}{goal}; mean ± sample standard deviation over the n seeds of a line\n"

@@ -29,16 +29,18 @@ goes on from its checkpoint to eta times as many, up to run.rounds. A run that d
 Every combination is checked by `fedhpc plan` before the first run starts: a misspelt key or a value out of range (with
 `trials`, where all of them are refused) or a metric that no run will have ends the sweep with exit code 2. Without
 --local, --submit or --report, the array job's script is printed: a task is a run, a line of DIR/runs.N.tsv, which is
-written, a new one each time. With --submit it goes to sbatch. Runs that are finished or at work and trials that are
-refused are left out, those that were interrupted go on from their checkpoint, and a result of other settings, or with a
-key that is no longer set, is kept as NAME.old1.h5 by --submit and --local; so the same command may be given until nothing
-is left, but not while its tasks still wait. With halving an array is one rung: the command is given once for each.
+written, a new one each time. With --submit it goes to sbatch, in several arrays where MaxArraySize is smaller. Runs
+that are finished or at work and trials that are refused are left out, those that were interrupted or are of fewer
+run.rounds go on from their checkpoint, and a result of other settings, or with a key that is no longer set, is kept as
+NAME.old1.h5 by --submit and --local; so the same command may be given until nothing is left, but not while its tasks
+still wait. With halving an array is one rung: the command is given once for each.
 
---local runs what is left here, one run after the other or N at a time. The output of a run is in NAME.log. A rank is one
-thread; without --ranks, the runs share this machine's cores evenly. Ctrl-C or SIGTERM asks the runs that are at work
-for a checkpoint and ends the sweep. --report prints a table with mean and spread over seeds and the
-best point, and writes it to DIR/table.md; so does --local at its end. Exit code 0; 1: a run failed, or all are
-finished and no point can be ranked; 2: unusable input; 75: stopped with runs left, the same command goes on.
+--local runs what is left here, one run after the other or N at a time. The output of a run is in NAME.log. A rank is
+one thread; without --ranks, the runs share this machine's cores evenly. Ctrl-C or SIGTERM asks the runs that are at
+work for a checkpoint and ends the sweep. --report prints a table with mean and spread over seeds and the best point,
+and writes it to DIR/table.md; so does --local at its end. A run that diverges is finished. Exit code 0; 1: a run
+failed, or all are finished and no point can be ranked; 2: unusable input; 75: stopped with runs left, the same command
+goes on.
 """
 
 import argparse
@@ -50,23 +52,21 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
-from glob import escape
 from pathlib import Path
 
 from . import launch, work_folder
-from .paper_plans import of_plan
-from .paper_table import PaperError, differences_of, job_state
+from .paper_plans import of_plan, why_not_compared
+from .paper_table import PaperError, differences_of, has_diverged
 from .plan import PlanError, make_plan, needs_of
-from .reproduction import find_program, is_written, set_aside
-from .submit import (SubmitError, add_cluster_options, directives_of, fill, idle_gpus, shape_of, submit,
-                     template_of, variables_for)
+from .reproduction import KEPT, files_beside, find_program, is_written, program_if_any, set_aside
+from .submit import (SubmitError, add_cluster_options, directives_of, fill, idle_gpus, literal, most_tasks, shape_of,
+                     submit, template_of, variables_for)
 from .sweep_report import in_vain, report
-from .sweep_rungs import standing, state_at
-from .sweep_runs import SweepError, jobs_of, place_of, read_sweep, states_of
+from .sweep_rungs import standing, state_at, state_of, states_of
+from .sweep_runs import SweepError, jobs_of, place_of, read_sweep
 
 WAIT_SECONDS = 0.2  # between looks at a run of another process
 REFUSED = "sweep: the program refuses this trial"  # first line of a log that no run has written
-MOST_TASKS = 1001  # of an array, where the cluster has not set MaxArraySize
 
 
 def parse_arguments(arguments):
@@ -97,6 +97,12 @@ def arguments_of(job, rounds=None):
     return [*(f"--{override}" for override in overrides), f"--run.output={job.output}"]
 
 
+def plan_of(sweep, point, program, ranks=1, most_ranks=1, elsewhere=True):
+    """The Plan of a point, on the first rung."""
+    arguments = arguments_of(point.jobs[0], sweep.rungs[0])[:-1]
+    return make_plan(program, sweep.base, arguments, ranks, most_ranks, elsewhere)
+
+
 def check(sweep, program, ranks, most_ranks, elsewhere=False):
     """The Plan of every point by its name, on the first rung, and the PlanError of those that the program refuses; raises
     one that names the point, or the metric that no run will have.
@@ -105,13 +111,12 @@ def check(sweep, program, ranks, most_ranks, elsewhere=False):
     """
     plans, refused, first = {}, {}, None
     for point in sweep.points:
-        arguments = arguments_of(point.jobs[0], sweep.rungs[0])[:-1]
         try:
-            plans[point.name] = make_plan(program, sweep.base, arguments, ranks, most_ranks, elsewhere)
+            plans[point.name] = plan_of(sweep, point, program, ranks, most_ranks, elsewhere)
         except PlanError as error:
             refused[point.name] = error
-            named = next((argument[2:].split("=")[0] for argument in arguments
-                          if f"'{argument[2:].split('=')[0]}'" in str(error)), "")
+            keys = [override.split("=")[0] for override in point.jobs[0].overrides]
+            named = next((key for key in keys if f"'{key}'" in str(error)), "")
             first = first or PlanError(f"{place_of(sweep.path, named)}: {point.text}: {error}")
             if not sweep.trials:
                 break
@@ -136,6 +141,19 @@ def resolved(sweep, plans):
         if point.name in plans else point for point in sweep.points))
 
 
+def compared(sweep, program):
+    """The sweep whose jobs with a result know their whole configurations, and a sentence where some do not."""
+    states = states_of(sweep)
+    kept = [point for point in sweep.points if any(states[job.name].kind in KEPT for job in point.jobs)]
+    plans, unplanned = {}, {}
+    for point in kept if program else ():
+        try:
+            plans[point.name] = plan_of(sweep, point, program)
+        except PlanError as error:
+            unplanned[point.name] = error
+    return resolved(sweep, plans), why_not_compared(kept, program, unplanned)
+
+
 def largest(rung, plans):
     """The Plan that has room for each of a rung's points, as far as the program takes them."""
     plans = [plans[point.name] for point in rung.points if point.name in plans] or [*plans.values()]
@@ -154,7 +172,7 @@ def prepare(job, state):
 
 def is_different(job, state):
     """What differs where a result is of other settings; nothing of others."""
-    return state.run is not None and differences_of(job, state.run)
+    return state.kind not in KEPT and state.run is not None and differences_of(job, state.run)
 
 
 def note_refusals(sweep, refused, states):
@@ -184,18 +202,6 @@ def write_index(jobs, rounds, folder):
         return path
 
 
-def numbers(indices, at_once=None):
-    """Task numbers as sbatch's --array takes them: 0-2,5."""
-    parts, indices = [], sorted(indices)
-    for index in indices:
-        if parts and index == parts[-1][1] + 1:
-            parts[-1][1] = index
-        else:
-            parts.append([index, index])
-    text = ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
-    return text + (f"%{at_once}" if at_once else "")
-
-
 def array_job(sweep, options, program):
     """Prints or submits the array of the runs that are left, with halving of those of a rung."""
     shape = shape_of(options)
@@ -209,7 +215,7 @@ def array_job(sweep, options, program):
         of_refused = jobs_of([point for point in rung.points if point.name in refused])
         hopeless = [job for job in rung.due if job in of_refused]
         at_work = [job for job in rung.due if job not in hopeless and is_written(job.output)]
-        left = [index for index, job in enumerate(jobs) if job in rung.due and job not in hopeless + at_work]
+        left = [job for job in rung.due if job not in hopeless + at_work]
         if warning := idle_gpus(options, [plan.config for plan in plans.values()], "a run", "run.device = cuda"):
             print(f"sweep: {warning}", file=sys.stderr)
         tell_left_out(at_work, [point.name for point in sweep.points if point.name in refused])
@@ -223,27 +229,33 @@ def array_job(sweep, options, program):
 
 
 def _give_out(sweep, options, program, rung, left, directives, states):
-    """The same of the runs with these numbers."""
-    jobs = jobs_of(rung.points)
-    if len(left) > MOST_TASKS:
-        print(f"sweep: {len(left)} tasks; a cluster takes {MOST_TASKS} unless its MaxArraySize says more",
-              file=sys.stderr)
-    directives["array"] = numbers(left, options.at_once)
-    directives.setdefault("output", sweep.folder / "%A_%a.out")
-    index = write_index(jobs, rung.rounds, sweep.folder)
-    script = fill(template_of("sweep"), directives, variables_for(program), [index])
+    """The same of these runs, in as many arrays as they need."""
+    most, jobs = most_tasks(), jobs_of(rung.points)
+    parts = [left[first:first + most] for first in range(0, len(left), most)]
+    directives.setdefault("output", f"{literal(sweep.folder)}/%A_%a.out")
     if not options.submit:
-        other = sum(bool(is_different(jobs[number], states[jobs[number].name])) for number in left)
-        if other:
+        if other := sum(bool(is_different(job, states[job.name])) for job in left):
             print(f"sweep: {other} results are of other settings; --submit sets them aside", file=sys.stderr)
-        print(script, end="")
+        if len(parts) > 1:
+            print(f"sweep: {len(left)} runs are {len(parts)} arrays, as one has {most} tasks at most; this is the first, "
+                  "--submit submits all", file=sys.stderr)
+        print(array_script(sweep, options, program, rung, parts[0], directives)[0], end="")
         return 0
-    for number in left:
-        prepare(jobs[number], states[jobs[number].name])
-    print(f"submitted job {submit(script)}: {len(left)} of {len(jobs)} runs{_on(sweep, rung)} ({index})")
+    for part in parts:
+        script, index = array_script(sweep, options, program, rung, part, directives)
+        for job in part:
+            prepare(job, states[job.name])
+        print(f"submitted job {submit(script)}: {len(part)} of {len(jobs)} runs{_on(sweep, rung)} ({index})", flush=True)
     if rung.number < len(sweep.rungs):
         print("the same command submits the next rung, when these have ended")
     return 0
+
+
+def array_script(sweep, options, program, rung, jobs, directives):
+    """The text of an array's script, and its index, which is written."""
+    index = write_index(jobs, rung.rounds, sweep.folder)
+    array = f"0-{len(jobs) - 1}" + (f"%{options.at_once}" if options.at_once else "")
+    return fill(template_of("sweep"), {**directives, "array": array}, variables_for(program), [index]), index
 
 
 def tell_left_out(at_work, refused):
@@ -324,20 +336,19 @@ class LocalRuns:
             say(f"{job.name}: waits for the run that is writing it")
             while is_written(job.output) and not self.stop:  # a killed sweep leaves it at work
                 time.sleep(WAIT_SECONDS)
-            state = job_state(job)
+            state = state_of(job)
             if self.stop or state_at(job, state, rounds).kind == "finished":
                 return None if self.stop else "finished by an earlier call"
         prepare(job, state)
-        outcome = None
-        arguments = arguments_of(job, rounds)
-        if list(job.output.parent.glob(f"{escape(job.output.stem)}.ckpt.*.h5")):
-            outcome = self._launch(job, ["resume", str(job.output), *arguments])
-        if outcome is None or (outcome.code == launch.REFUSED and not outcome.stopped):
+        command, arguments = ["run", str(job.config)], arguments_of(job, rounds)
+        there = files_beside(job.output)
+        outcome = self._launch(job, [*command, *(["--go-on"] if there else []), *arguments])
+        if there and outcome.code == launch.REFUSED and not outcome.stopped:
             # The program sets aside what could not be resumed, unless another run is writing it.
-            outcome = self._launch(job, ["run", str(job.config), *arguments])
-        state = state_at(job, job_state(job), rounds)
-        if outcome.code == 0 and state.kind == "finished":
-            return f"finished in {outcome.seconds:.0f} s"
+            outcome = self._launch(job, [*command, *arguments])
+        state = state_at(job, state_of(job), rounds)
+        if state.kind == "finished":  # as the next call has it, also where run.stop_on_divergence has made the code 1
+            return f"finished in {outcome.seconds:.0f} s{', diverged' if has_diverged(state) else ''}"
         if outcome.stopped or outcome.code == launch.INTERRUPTED:
             self.interrupted.add(job.name)
             return "interrupted, the same command goes on"
@@ -374,10 +385,11 @@ def run_here(sweep, options, program):
     return launch.INTERRUPTED if runs.stopped() else int(bool(runs.failed) or vain)
 
 
-def show(sweep, failed=frozenset()):
-    """Prints the table and writes it into the sweep's folder; whether all is finished and nothing is best."""
+def show(sweep, failed=frozenset(), note=""):
+    """Prints the table and writes it into the sweep's folder, a note below it; whether all is finished and nothing is
+    best."""
     states = states_of(sweep)
-    text = report(sweep, states, failed)
+    text = report(sweep, states, failed) + (f"{note}\n" if note else "")
     path = sweep.folder / "table.md"
     try:
         path.write_text(text, encoding="utf-8")
@@ -396,7 +408,8 @@ def main(arguments):
             if not sweep.folder.is_dir():
                 raise SweepError(f"{sweep.folder}: no such folder; nothing of this sweep has run, or --output is "
                                  "another")
-            return int(show(sweep))
+            sweep, note = compared(sweep, program_if_any(options.fedhpc))
+            return int(show(sweep, note=note))
         program = find_program(options.fedhpc)
         return run_here(sweep, options, program) if options.local else array_job(sweep, options, program)
     except (SweepError, SubmitError, PlanError, PaperError, OSError) as error:

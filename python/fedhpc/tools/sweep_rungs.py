@@ -8,7 +8,8 @@ since, so that nothing else is kept. A sweep without halving has one rung, on wh
 import re
 from dataclasses import dataclass, replace
 
-from .paper_table import JobState
+from .paper_table import JobState, job_state
+from .reproduction import KEPT, files_beside
 from .results import DIVERGED
 from .sweep_runs import jobs_of, ranked
 
@@ -22,6 +23,25 @@ class Rung:
     points: tuple  # that have come so far
     states: dict  # paper_table.JobState by the run's name; `failed` as well, with the program's own words
     due: tuple  # runs that are to be run before the rung is decided
+
+
+def states_of(sweep):
+    """What lies at every run's output: paper_table.JobState by the run's name."""
+    return {job.name: state_of(job) for job in sweep.jobs}
+
+
+def state_of(job):
+    """What lies at a run's output. One of fewer rounds, the same otherwise, goes on from its checkpoint, as with
+    `fedhpc run --go-on`."""
+    state = job_state(job)
+    rounds = (job.resolved or job.expected).get("run.rounds") or ""  # "": with halving any number will do
+    more = state.run is not None and rounds.isdigit() and int(rounds) > len(state.run.rounds)
+    if state.kind in KEPT or not more or not files_beside(job.output):
+        return state
+    free = replace(job, expected={key: value for key, value in job.expected.items() if key != "run.rounds"},
+                   resolved=job.resolved and {**job.resolved, "run.rounds": None})
+    of_fewer = job_state(free)
+    return state_at(job, of_fewer, int(rounds)) if of_fewer.kind in KEPT else state
 
 
 def standing(sweep, states, tried=frozenset()):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .configuration import parse_config, read_config, without_rivals
 from .method_keys import NAME, acting, method_of, of_one_method
-from .paper_table import Job, job_state
+from .paper_table import Job, canonical
 from .plan import sets_aside
 from .results import DIVERGED, VALIDATION, ResultError
 from .statistics_of_seeds import smaller_is_better
@@ -224,8 +224,12 @@ def _values(path, key, text):
         raise _refused(path, key, f"{key} = {text}: {error}") from None
     values = [item.strip() for item in text.split(";" if ";" in text else ",")]
     values = [value for value in values if value]
-    if len(set(values)) != len(values) or not values:
-        raise _refused(path, key, f"{key} = {text}: a value stands there twice, or none; take it out")
+    if not values:
+        raise _refused(path, key, f"{key} = {text}: no value stands there; give one or take the key out")
+    for one, other in itertools.combinations(values, 2):
+        if canonical(one) == canonical(other):
+            equal = "" if one == other else f" ({one} and {other} are equal)"
+            raise _refused(path, key, f"{key} = {text}: a value stands there twice{equal}; take it out")
     return values
 
 
@@ -334,11 +338,6 @@ def value_of(sweep, run, metric=None):
     rule = "last" if sweep.rule == "last" else "best" if sweep.aim == "max" else "least"
     metric = metric or sweep.metric
     return run.pick(metric, rule, sweep.chosen_by) * (100.0 if "accuracy" in metric else 1.0)
-
-
-def states_of(sweep):
-    """What lies at every run's output: paper_table.JobState by the run's name."""
-    return {job.name: job_state(job) for job in sweep.jobs}
 
 
 def ranked(sweep, points, states):
