@@ -81,7 +81,14 @@ def plan(config=None, *, ranks=None, **keys):
         lines = launching.on_ranks(ranks, "plan", arguments)
     else:
         lines = _core.plan(*arguments)
-    return {name: float(text) if "." in text or "e" in text else int(text) for name, text in lines}
+    return {name: _figure(text) for name, text in lines}
+
+
+def _figure(text):
+    """A number of a plan; None for one that is not finite."""
+    if text == "null":
+        return None
+    return float(text) if "." in text or "e" in text else int(text)
 
 
 def list(kind=None):

@@ -1,6 +1,8 @@
 #include "bindings.hpp"
+#include "io/at_exit.hpp"
 
 NB_MODULE(_core, core) {
+  fedhpc::h5::close_nothing_at_exit();
   core.doc() = "The compiled part of fedhpc; its names are those of the package.";
   fedhpc::python::bind_running(core);
   fedhpc::python::bind_rows(core);

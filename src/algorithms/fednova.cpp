@@ -6,6 +6,8 @@
 
 #include "fedhpc/models/row_numbers.hpp"
 
+#include "core/number_text.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -32,7 +34,7 @@ void FedNova::declare(OptionSet& options) {
     if (given.entry("train.optimizer").print() == "adam") {
       given.refuse("train.optimizer", concat(name, "of SGD, with or without momentum"));
     }
-    if (mu_ * std::stod(given.entry("train.lr").print()) > 1) {
+    if (mu_ * parse_number<double>(given.entry("train.lr").print(), {}) > 1) {
       given.refuse("algorithm.mu", concat("train.lr = ", given.entry("train.lr").print(),
                                           ", with which steps turn round; up to 1 / train.lr"));
     }

@@ -194,7 +194,7 @@ RunEnd run_experiment(Config& config, Communicator& comm, const Host& host, cons
   std::optional<RunStatus> over;
   if (earlier == Earlier::Keep) over = is_over(config.run.output, experiment, comm);
   if (over) return nothing_to_do(config, comm.rank(), over->status, over->rounds);
-  experiment.prepare();
+  in_rounds([&] { experiment.prepare(); });
   notice.reset();
   Recorder recorder(experiment, comm, host.command_line, from, earlier);
   Checkpointer checkpointer(experiment, comm, from);
@@ -229,7 +229,7 @@ RunEnd run_experiment(Config& config, Communicator& comm, const Host& host, cons
   };
   try {
     if (speaks) speaker.begin();
-    experiment.run(observe, ask, [] { return caught_signal() != 0; });
+    in_rounds([&] { experiment.run(observe, ask, [] { return caught_signal() != 0; }); });
     status = interrupted ? "interrupted" : last.diverged_since > 0 ? "diverged" : "complete";
     recorder.finish(status);
     ignore_stop_signals();

@@ -147,7 +147,8 @@ Plan plan(const std::function<Given()>& read, const StartOptions& start, std::op
       {"moved_per_round", concat(machine.moved)},
   };
   if (parts.accountant) {
-    lines.emplace_back(Privacy::kEpsilon, concat(parts.accountant->epsilon(config->run.rounds)));
+    const double epsilon = parts.accountant->epsilon(config->run.rounds);
+    lines.emplace_back(Privacy::kEpsilon, std::isfinite(epsilon) ? concat(epsilon) : "null");
   }
   if (parts.has_edge_models()) {
     lines.emplace_back("bytes_up_per_edge", concat(planned.up_per_edge));

@@ -86,6 +86,12 @@ double Draws::normal() {
   return radius * std::cos(angle);
 }
 
+double Draws::log_gamma(double alpha) {
+  if (alpha >= 1) return std::log(gamma(alpha));
+  const double boosted = std::log(gamma(alpha + 1));
+  return boosted + std::log1p(-uniform()) / alpha;
+}
+
 double Draws::gamma(double alpha) {
   require(alpha > 0, "the shape of a gamma draw is positive");
   if (alpha < 1) {

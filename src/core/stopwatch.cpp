@@ -29,6 +29,7 @@ Stopwatch& Stopwatch::operator=(Stopwatch&&) noexcept = default;
 void Stopwatch::use_device_events() { by_events_ = true; }
 
 void Stopwatch::start() {
+  if (running_++ > 0) return;
   if (by_events_) {
     laps_.push_back(std::make_unique<Lap>());
     record(laps_.back()->begin);
@@ -38,6 +39,7 @@ void Stopwatch::start() {
 }
 
 void Stopwatch::stop() {
+  if (--running_ > 0) return;
   if (by_events_) {
     try {
       record(laps_.back()->end);

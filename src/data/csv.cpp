@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <string_view>
 
 #include "data/csv_rows.hpp"
@@ -55,6 +56,13 @@ std::optional<std::size_t> placed(const std::string& key, const std::string& wan
                                   const CsvTable& table) {
   if (wanted.empty()) return std::nullopt;
   const auto place = find_column(wanted, table.header, table.columns);
+  const auto called = std::ranges::find(table.header, wanted) - table.header.begin();
+  if (wanted == "last" && called + 1 < std::ssize(table.header)) {
+    throw ConfigError(concat("key '", key, "' cannot be 'last': column ", called, " of ",
+                             table.path,
+                             " is called so, and is not the last one; give the number of either, ",
+                             called, " or ", table.columns - 1));
+  }
   const auto named =
       !place || table.header.empty()
           ? 0

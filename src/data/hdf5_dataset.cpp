@@ -130,8 +130,8 @@ std::unique_ptr<Dataset> read_file(const Input& input) {
     description.client_names =
         read_names(input, "names/clients", largest_of(description.clients) + 1);
   } else if (input.has("partition/train_offsets")) {
-    const auto clients =
-        static_cast<std::int64_t>(input.shape("partition/train_offsets").front()) - 1;
+    const std::vector<hsize_t> offsets = input.shape("partition/train_offsets");
+    const auto clients = offsets.empty() ? 0 : static_cast<std::int64_t>(offsets.front()) - 1;
     description.client_names = read_names(input, "names/clients", clients);
   }
   if (data->classes() > 1) {

@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "fedhpc/core/rng.hpp"
 
@@ -29,14 +30,36 @@ constexpr std::int64_t kHopeless = 100;  // clients that get too little, in the 
 /// Where the samples of each label are cut: client i gets [cuts[k][i], cuts[k][i + 1]).
 using Cuts = std::vector<std::vector<std::int64_t>>;
 
+Draws draws_of(const DataOptions& options, std::int64_t attempt, std::size_t label) {
+  return Draws({.seed = static_cast<std::uint64_t>(options.seed),
+                .purpose = Purpose::Partition,
+                .pass = static_cast<std::uint64_t>(PartitionDraw::DirichletShares),
+                .epoch = static_cast<std::uint64_t>(attempt),
+                .client = label});
+}
+
+/// The same draws by their logarithms, where alpha is so small that all of them are 0.
+std::vector<double> draw_tiny_shares(Draws draws, const DataOptions& options,
+                                     const std::vector<std::int64_t>& sizes, double limit) {
+  constexpr double kNone = -std::numeric_limits<double>::infinity();
+  std::vector<double> logarithms;
+  for (const std::int64_t size : sizes) {
+    const double drawn = draws.log_gamma(options.alpha);
+    logarithms.push_back(static_cast<double>(size) < limit ? drawn : kNone);
+  }
+  const double largest = *std::ranges::max_element(logarithms);
+  if (largest == kNone) return {};
+  std::vector<double> shares;
+  double sum = 0;
+  for (const double one : logarithms) sum += shares.emplace_back(std::exp(one - largest));
+  for (double& share : shares) share /= sum;
+  return shares;
+}
+
 /// Shares of one label for clients that hold less than `limit`, or nothing when none is left.
 std::vector<double> draw_shares(const DataOptions& options, std::int64_t attempt, std::size_t label,
                                 const std::vector<std::int64_t>& sizes, double limit) {
-  Draws draws({.seed = static_cast<std::uint64_t>(options.seed),
-               .purpose = Purpose::Partition,
-               .pass = static_cast<std::uint64_t>(PartitionDraw::DirichletShares),
-               .epoch = static_cast<std::uint64_t>(attempt),
-               .client = label});
+  Draws draws = draws_of(options, attempt, label);
   std::vector<double> shares(sizes.size());
   double sum = 0;
   for (std::size_t i = 0; i < shares.size(); ++i) {
@@ -44,7 +67,7 @@ std::vector<double> draw_shares(const DataOptions& options, std::int64_t attempt
     shares[i] = static_cast<double>(sizes[i]) < limit ? share : 0.0;
     sum += shares[i];
   }
-  if (!(sum > 0)) return {};
+  if (!(sum > 0)) return draw_tiny_shares(draws_of(options, attempt, label), options, sizes, limit);
   for (double& share : shares) share /= sum;
   return shares;
 }

@@ -20,6 +20,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "fedhpc/core/error.hpp"
 #include "fedhpc/core/rng.hpp"
 
 #include "data/datasets.hpp"
@@ -40,6 +41,11 @@ class Words : public Dataset {
  public:
   explicit Words(const DataOptions& options)
       : options_(options), samples_(options), common_(static_cast<std::size_t>(options.classes)) {
+    if (options.classes < 3) {
+      throw ConfigError(concat("data.classes = ", options.classes,
+                               " is too little for data.name = words, of which two would be the "
+                               "answers yes and no; give at least 3"));
+    }
     for (std::size_t word = 0; word < common_.size(); ++word) {
       Draws draws = draws_of({.pass = 2, .epoch = word});
       common_[word] = draw_successors(draws);

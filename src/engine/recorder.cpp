@@ -18,11 +18,12 @@ namespace {
 // Label counts of all clients at once are more than a rank of a million clients should hold.
 constexpr std::int64_t kHistogramPart = 16384;  // clients
 
-/// Bytes that all rounds of a result file have booked on all links.
+/// Bytes that all rounds of a result file have booked on all links; clients that have moved between
+/// ranks are no traffic of theirs.
 double booked_bytes(const h5::Handle& file) {
   double bytes = 0;
   for (const Metric& metric : metric_table()) {
-    if (!metric.name.starts_with("bytes_")) continue;
+    if (!metric.name.starts_with("bytes_") || metric.name == "bytes_moved") continue;
     for (const double booked : h5::read_vector<double>(file, "/rounds/" + metric.name)) {
       if (!std::isnan(booked)) bytes += booked;
     }

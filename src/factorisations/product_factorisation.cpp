@@ -16,7 +16,9 @@ namespace fedhpc {
 std::int64_t rank_within(const MatrixView& view, CompressionRate rate, std::int64_t of_rank) {
   const auto rows = static_cast<double>(view.rows());
   const auto columns = static_cast<double>(view.columns());
-  const double rank = std::ceil(1 / rate.value * rows * columns / static_cast<double>(of_rank));
+  constexpr double kBelow = 1 - 1e-12;  // what rounding adds to a whole number is no further rank
+  const double rank =
+      std::ceil(rows * columns / (rate.value * static_cast<double>(of_rank)) * kBelow);
   return std::max<std::int64_t>(1, std::llround(rank));
 }
 

@@ -76,7 +76,8 @@ void Unfinished::finish(const std::string& path) {
 
 std::int64_t free_bytes(const std::string& folder) {
   struct statvfs info {};
-  if (statvfs(folder.c_str(), &info) != 0) return std::numeric_limits<std::int64_t>::max();
+  const bool told = statvfs(folder.c_str(), &info) == 0 && info.f_blocks > 0;
+  if (!told) return std::numeric_limits<std::int64_t>::max();
   return static_cast<std::int64_t>(info.f_bavail) * static_cast<std::int64_t>(info.f_frsize);
 }
 

@@ -55,14 +55,18 @@ bool has_attribute(const Handle& object, const std::string& name) {
   return found > 0;
 }
 
+void delete_attribute(const Handle& object, const std::string& name) {
+  if (has_attribute(object, name)) check(H5Adelete(object.id(), name.c_str()), name);
+}
+
 void replace_attribute(const Handle& object, const std::string& name, const std::string& text,
                        std::size_t capacity) {
-  if (has_attribute(object, name)) check(H5Adelete(object.id(), name.c_str()), name);
+  delete_attribute(object, name);
   write_attribute(object, name, text, capacity);
 }
 
 void replace_attribute(const Handle& object, const std::string& name, std::int64_t value) {
-  if (has_attribute(object, name)) check(H5Adelete(object.id(), name.c_str()), name);
+  delete_attribute(object, name);
   write_attribute(object, name, value);
 }
 

@@ -140,6 +140,7 @@ void ResultsWriter::write_header(const RunHeader& header) {
   if (header.config.size() < kLargestAttribute) {
     h5::replace_attribute(file_, "config", header.config);
   } else {
+    h5::delete_attribute(file_, "config");  // of a shorter one, before a resume
     h5::write_texts(file_, "/config", {header.config});
   }
   h5::replace_attribute(file_, "command_line", header.command_line.substr(0, kLongestCommands));

@@ -17,7 +17,11 @@ namespace {
 
 constexpr char kEnd = '\n';  // says that the text before it is whole
 
-[[noreturn]] void work_and_tell(int out, const std::function<std::string()>& work) {
+[[noreturn]] void work_and_tell(int out, double limit_seconds,
+                                const std::function<std::string()>& work) {
+  // It ends by itself where nobody is left who would end it.
+  std::signal(SIGALRM, SIG_DFL);
+  alarm(static_cast<unsigned>(limit_seconds) + 2);
   // A signal for the run is not for this process.
   for (const int number : {SIGTERM, SIGINT, SIGUSR1}) std::signal(number, SIG_DFL);
   // A crash is an answer too: no report by MPI, no core dump.
@@ -69,7 +73,7 @@ std::optional<std::string> within_time(double limit_seconds,
     close(ends[1]);
     throw Error("no child process can be started");
   }
-  if (child == 0) work_and_tell(ends[1], work);
+  if (child == 0) work_and_tell(ends[1], limit_seconds, work);
   close(ends[1]);
   std::string text = receive(ends[0], limit_seconds);
   close(ends[0]);

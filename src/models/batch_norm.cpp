@@ -146,15 +146,25 @@ void BatchNorm::backward(const Pass& pass, Stacks inputs, const Tensor&,
                          const GradientSink& sink) const {
   const Tensor& input = inputs[0];
   const Tensor& input_gradient = input_gradients[0];
+  const std::int64_t k = in_.channels;
+  const bool moves_weight = sink.columns.hold(kScaleTags);
+  const bool moves_bias = sink.columns.hold(kScaleTags | Tag::Bias);
   if (on_device(input)) {
     DeviceBatchNormGradient gradient{.norm = on_device_as(pass, input, output_gradient)};
     if (input_gradient.defined()) gradient.dx = device_stack(input_gradient);
-    if (sink.columns.hold(kScaleTags)) {
+    Tensor both;  // of which one moves
+    if (moves_weight && moves_bias) {
       gradient.sink = {device_columns(sink.rows, column_), sink.scale, sink.keep};
+    } else if (moves_weight || moves_bias) {
+      both = sink.rows.narrow(1, column_, 2 * k).clone();
+      gradient.sink = {device_columns(both, 0), sink.scale, sink.keep};
     }
-    return device_kernels<ModelKernels>().batch_norm_gradient(gradient);
+    device_kernels<ModelKernels>().batch_norm_gradient(gradient);
+    if (!both.defined()) return;
+    const std::int64_t moved = moves_bias ? k : 0;
+    sink.rows.narrow(1, column_ + moved, k).copy_(both.narrow(1, moved, k));
+    return;
   }
-  const std::int64_t k = in_.channels;
   const std::int64_t places_after = output_gradient.size(2) / k;
   with_type(input.scalar_type(), [&]<typename T>() {
     const std::int64_t batch = input.size(1);
@@ -191,9 +201,8 @@ void BatchNorm::backward(const Pass& pass, Stacks inputs, const Tensor&,
           relu ? of.template input_gradient<true>(rule, dx)
                : of.template input_gradient<false>(rule, dx);
         }
-        if (!sink.columns.hold(kScaleTags)) continue;
-        sink_value(dgamma, sink, out[i]);
-        sink_value(dbeta, sink, out[k + i]);
+        if (moves_weight) sink_value(dgamma, sink, out[i]);
+        if (moves_bias) sink_value(dbeta, sink, out[k + i]);
       }
     }
   });

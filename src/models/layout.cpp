@@ -186,7 +186,8 @@ void approach_(const Rows& rows, const Rows& target, double share) {
 
 void scale_columns_(const Rows& rows, double factor, Tag tag) {
   for (const auto& [begin, end] : rows.layout->ranges(tag)) {
-    rows.values.narrow(1, begin, end - begin).mul_(factor);
+    const Tensor columns = rows.values.narrow(1, begin, end - begin);
+    factor == 0 ? columns.zero_() : columns.mul_(factor);  // 0 times infinity is no number
   }
 }
 

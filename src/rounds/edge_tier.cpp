@@ -1,5 +1,7 @@
 #include "fedhpc/rounds/edge_tier.hpp"
 
+#include <cmath>
+
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/error.hpp"
@@ -140,7 +142,8 @@ void EdgeTier::note(const std::string& metric, std::span<const double> values) {
   require(static_cast<std::int64_t>(values.size()) == mine.size(), "one value per edge");
   if (!state_.services.topology.leads()) return;  // the edge's other ranks know the same
   for (const std::int64_t edge : training()) {
-    state_.notes.add(metric, values[static_cast<std::size_t>(edge - mine.first)]);
+    const double value = values[static_cast<std::size_t>(edge - mine.first)];
+    if (!std::isnan(value)) state_.notes.add(metric, value);
   }
 }
 

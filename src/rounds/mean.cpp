@@ -1,5 +1,9 @@
 #include "fedhpc/rounds/mean.hpp"
 
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/ops/full.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
@@ -57,30 +61,34 @@ Mean::Mean(const MeanServices& services) : services_(services), sum_(services, 1
 
 void Mean::add(std::span<const double> weights, const Rows& rows) {
   require(rows.layout == services_.layout, "a mean takes rows of its own layout");
-  if (services_.equal_weights) require_equal(weights);
+  for (const double weight : weights) largest_ = std::max(largest_, weight);
   const Timed timed(services_.watch);
   const std::vector<std::int64_t> one_segment(weights.size(), 0);
   sum_->add(one_segment, weights, rows.values);
 }
 
-void Mean::require_equal(std::span<const double> weights) {
-  for (const double weight : weights) {
-    if (weight == 0) continue;
-    if (weight_ == 0) weight_ = weight;
-    if (weight == weight_) continue;
-    throw ConfigError(concat("privacy.noise holds for equal weights, and the method takes a mean ",
-                             "with the weights ", weight_, " and ", weight,
-                             "; it has to weigh uniformly"));
-  }
+void Mean::require_equal(double total, double largest) const {
+  constexpr double kRounding = 1e-6;
+  const auto equal = static_cast<double>(services_.equal) * largest;
+  if (std::abs(total - equal) <= kRounding * equal) return;
+  throw ConfigError(concat("privacy.noise holds for equal weights, and in a mean of the method ",
+                           services_.equal, " participants weigh up to ", largest, " and together ",
+                           total, "; it has to weigh all of them uniformly"));
 }
 
 Rows Mean::reduce() { return reduce({}); }
 
 Rows Mean::reduce(const Rows& otherwise) {
   const Timed timed(services_.watch);
+  Tensor largest = at::full({1}, largest_, at::kDouble);
+  if (services_.equal > 0) services_.topology.world().max_(largest);
   return {sum_.take(
               services_, Among::All,
               [&](const Tensor& sums) {
+                // Blocks of before an interruption have not told their weights.
+                if (const auto most = largest.item<double>(); services_.equal > 0 && most > 0) {
+                  require_equal(sums.select(1, sums.size(1) - 1).item<double>(), most);
+                }
                 return quotients(sums, services_.context.type, otherwise.values);
               },
               [&] { return no_means(services_, 1); }),
@@ -96,7 +104,13 @@ constexpr std::int64_t kOnes = 1;
 
 }  // namespace
 
-ColumnMean::ColumnMean(const MeanServices& services) : services_(services), sum_(services, 2) {}
+ColumnMean::ColumnMean(const MeanServices& services) : services_(services), sum_(services, 2) {
+  if (services.equal == 0) return;
+  throw ConfigError(
+      "privacy.noise holds for means over all participants, and the method takes one of each "
+      "column "
+      "over those that have sent it");
+}
 
 void ColumnMean::add(std::span<const double> weights, const Rows& rows, const Tensor& sent) {
   require(rows.layout == services_.layout, "a mean takes rows of its own layout");

@@ -60,6 +60,13 @@ void Privacy::check_uploads(std::int64_t count) const {
                            "; tell of all that upload() sends"));
 }
 
+void Privacy::check_all(std::int64_t all, std::int64_t most, std::int64_t participants) const {
+  if (!has_noise() || all == most * participants) return;
+  throw ConfigError(concat(
+      "privacy.noise holds where every participant sends as many changes, and ", participants,
+      " of them have sent ", all, ", one of them ", most, "; upload those of the whole block"));
+}
+
 std::vector<double> Privacy::clip_(const Rows& rows) const {
   std::vector<double> longer;
   for (const double length : fedhpc::clip_(rows, options_.clip).values()) {
@@ -74,21 +81,14 @@ std::vector<double> Privacy::clip_(const Rows& rows) const {
   return longer;
 }
 
-std::int64_t SentChanges::most() const {
-  std::int64_t most = 0;
-  for (const auto& [client, count] : in_pass_) most = std::max(most, count);
-  return before_ + most;
-}
-
-void SentChanges::begin_pass() {
-  before_ = most();
-  in_pass_.clear();
-}
+void SentChanges::begin_pass() { in_pass_.clear(); }
 
 std::int64_t SentChanges::add(std::span<const std::int64_t> clients) {
-  std::int64_t most = 0;
-  for (const std::int64_t client : clients) most = std::max(most, ++in_pass_[client]);
-  return before_ + most;
+  for (const std::int64_t client : clients) {
+    ++in_pass_[client];
+    most_ = std::max(most_, ++in_round_[client]);
+  }
+  return most_;
 }
 
 void Privacy::add_noise_(const Rows& row, std::int64_t round, std::int64_t pass,

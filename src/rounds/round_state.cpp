@@ -117,9 +117,23 @@ std::optional<std::int64_t> RoundState::noise_bearer() const {
 
 void RoundState::check_private() const {
   if (services.privacy == nullptr || log.goes_on() || !noise_bearer()) return;
+  std::int64_t count = 0;
+  for (const auto& [client, changes] : sent.by_client()) {
+    if (weight_of(client, Weighting::Uniform) > 0) count += changes;
+  }
   Tensor most = at::full({1}, sent.most(), at::kLong);
+  Tensor all = at::full({1}, count, at::kLong);
   services.topology.world().max_(most);
+  services.topology.world().sum_(all);
   services.privacy->check_uploads(most.item<std::int64_t>());
+  services.privacy->check_all(all.item<std::int64_t>(), most.item<std::int64_t>(),
+                              participants_with_samples());
+}
+
+std::int64_t RoundState::participants_with_samples() const {
+  return std::ranges::count_if(cohort.clients, [&](std::int64_t client) {
+    return weight_of(client, Weighting::Uniform) > 0;
+  });
 }
 
 MeanServices RoundState::mean_services(const LayoutPtr& layout) {
@@ -128,7 +142,9 @@ MeanServices RoundState::mean_services(const LayoutPtr& layout) {
           .context = services.context,
           .watch = services.books.aggregate_watch,
           .log = &log,
-          .equal_weights = services.privacy != nullptr && services.privacy->has_noise()};
+          .equal = services.privacy != nullptr && services.privacy->has_noise()
+                       ? participants_with_samples()
+                       : 0};
 }
 
 double RoundState::simulated_seconds() {

@@ -220,6 +220,11 @@ class Plan(AppCase):
         self.assertIn(told, self.run_ok(*plan, "--algorithm.name=fedselect").stderr)
         self.assertNotIn(told, self.run_ok(*plan, "--algorithm.name=scaffold").stderr)
 
+    def test_no_bound_is_null(self):
+        done = self.run_ok("plan", "--json", self.ini(SMALL), "--privacy.clip=1", "--privacy.noise=1e-160",
+                           "--algorithm.weighting=uniform")
+        self.assertIsNone(json.loads(done.stdout)["epsilon"])
+
     def test_figures(self):
         size = (784 + 1) * 6 + (6 + 1) * 10
         one, double = self.plan(), self.plan("--run.dtype=float64")

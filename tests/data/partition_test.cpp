@@ -91,6 +91,24 @@ TEST(MakePartitionTest, ValidationSamplesAreTakenFromThoseForTraining) {
   }
 }
 
+TEST(MakePartitionTest, TheLeastConcentrationGivesEachLabelToOneClient) {
+  const TableDataset data = balanced(4, 10);
+  DataOptions options = options_for("dirichlet", 3);
+  options.alpha = 1e-9;
+  options.min_samples = 0;
+  const Partition partition = make_partition(options, data);
+  for (std::int64_t label = 0; label < 4; ++label) {
+    std::int64_t holders = 0;
+    for (std::int64_t client = 0; client < 3; ++client) {
+      const auto ids = partition.train.of(client);
+      holders += std::ranges::any_of(ids, [&](std::int64_t id) {
+        return data.labels()[static_cast<std::size_t>(id)] == label;
+      });
+    }
+    EXPECT_EQ(holders, 1) << label;
+  }
+}
+
 TEST(MakePartitionTest, AShareThatSetsNothingAsideIsRefused) {
   const TableDataset data = balanced(3, 10);
   DataOptions options = options_for("iid", 3);

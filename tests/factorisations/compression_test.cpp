@@ -71,6 +71,10 @@ TEST(Compression, RoundingMakesNoBlockMoreAndNoRankLess) {
   EXPECT_EQ(blocks(BlockLayout::Stacked), 196);  // 100 * 784 / (4 * 10^2)
   EXPECT_EQ(blocks(BlockLayout::Grid), 14 * 14);
   EXPECT_EQ(Hadamard::rank_of({.sizes = {10, 128, 3, 3}}, {5}), 6);
+  const MatrixView whole({.sizes = {192, 320}}, ConvView::Raw);
+  for (const auto& [rate, rank] : {std::pair{5.0, 24}, {10.0, 12}, {2.5, 48}}) {
+    EXPECT_EQ(rank_within(whole, {rate}, 192 + 320), rank) << "192 * 320 / 512 = 120 is divided";
+  }
 }
 
 TEST(Compression, OfTheOtherNets) {

@@ -46,7 +46,7 @@ class Private(InFolder):
                           progress=False, force=True)
 
     def refused(self, sentence, **keys):
-        with self.assertRaisesRegex(fedhpc.ConfigError, sentence):
+        with self.assertRaisesRegex(fedhpc.Error, sentence):
             self.go(**keys)
 
     def test_each_upload_of_a_round_has_noise_of_its_own(self):
@@ -101,8 +101,36 @@ class Private(InFolder):
 
         averaging(by_samples)
         keys = {"data.partition": "dirichlet", "data.alpha": 1, "data.samples_per_client": 60}
-        self.refused("holds for equal weights, and the method takes a mean with the weights", **keys)
+        self.refused("holds for equal weights, and in a mean of the method .* participants weigh up to", **keys)
         self.go(**keys, **{"privacy.noise": 0})
+
+    def test_noise_that_some_would_not_send_is_refused(self):
+        def of_some(method, block, update):
+            some = block.only([int(client) for client in block.clients if client % 2 == 1])
+            start = some.download(method.model)
+            update.add(some.weights("uniform"), some.upload(some.train(start) - start))
+
+        averaging(of_some)
+        self.refused("holds for equal weights")
+        self.go(**{"privacy.noise": 0})
+
+        def of_some_for_all(method, block, update):
+            start = block.download(method.model)
+            change = block.train(start) - start
+            block.only([int(client) for client in block.clients if client % 2 == 1]).upload(change.at(
+                [place for place, client in enumerate(block.clients) if client % 2 == 1]))
+            update.add(block.weights("uniform"), change)
+
+        averaging(of_some_for_all)
+        self.refused("every participant sends as many changes")
+
+        def without_the_first(method, block, update):
+            start = block.download(method.model)
+            weights = [0.0 if client == 0 else 1.0 for client in block.clients]
+            update.add(weights, block.upload(block.train(start) - start))
+
+        averaging(without_the_first)
+        self.refused("holds for equal weights")
 
     def test_what_the_server_changes_is_not_what_the_client_keeps(self):
         def work(method, block, update):

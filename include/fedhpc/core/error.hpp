@@ -29,6 +29,19 @@ class DataError : public Error {
   using Error::Error;
 };
 
+/// Calls `work`, which runs rounds: what it refuses, one rank alone may have met. A ConfigError or
+/// DataError, which all ranks have to have, becomes an Error.
+template <typename Work>
+void in_rounds(const Work& work) {
+  try {
+    work();
+  } catch (const ConfigError& error) {
+    throw Error(error.what());
+  } catch (const DataError& error) {
+    throw Error(error.what());
+  }
+}
+
 /// Concatenates its arguments with operator<<.
 template <typename... Parts>
 std::string concat(const Parts&... parts) {

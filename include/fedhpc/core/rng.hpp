@@ -60,6 +60,8 @@ class Draws {
   double normal();
   /// Draws a gamma with shape `alpha` > 0 and scale 1 (Marsaglia and Tsang 2000, boosted below 1).
   double gamma(double alpha);
+  /// Draws the logarithm of the same, also where it is below the least number.
+  double log_gamma(double alpha);
   /// Draws a uniform integer in [0, n): floor(uniform * n); n > 0.
   std::int64_t below(std::int64_t n);
 

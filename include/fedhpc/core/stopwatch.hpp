@@ -8,7 +8,7 @@ namespace fedhpc {
 
 /// Adds up the seconds spent in one activity: wall time of the host, unless it only enqueues work
 /// for a device. The device's time then counts, from the end of earlier work to the end of what the
-/// activity enqueued.
+/// activity enqueued. An activity may begin inside of itself; the outer one counts.
 class Stopwatch {
  public:
   Stopwatch();
@@ -34,6 +34,7 @@ class Stopwatch {
 
   Clock::time_point begin_{};
   bool by_events_ = false;
+  int running_ = 0;  // activities begun and not ended
   mutable double total_ = 0;
   mutable std::vector<std::unique_ptr<Lap>> laps_;  // not read yet
 };

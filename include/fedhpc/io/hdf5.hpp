@@ -132,6 +132,8 @@ void write_attribute(const Handle& object, const std::string& name, const std::s
 void write_attribute(const Handle& object, const std::string& name, std::int64_t value);
 /// Replaces the text of an attribute in place (allowed while SWMR is on); it must fit its capacity.
 void rewrite_attribute(const Handle& object, const std::string& name, const std::string& text);
+/// Removes an attribute; nothing where there is none.
+void delete_attribute(const Handle& object, const std::string& name);
 /// Gives an attribute another value, whatever length or type it had; not while SWMR is on.
 void replace_attribute(const Handle& object, const std::string& name, const std::string& text,
                        std::size_t capacity = 0);

@@ -17,8 +17,9 @@ struct MeanServices {
   LayoutPtr layout;
   Context context;
   Stopwatch& watch;
-  RoundLog* log = nullptr;     ///< of the mean's round; null: none
-  bool equal_weights = false;  ///< nobody may weigh more than others: privacy.noise
+  RoundLog* log = nullptr;  ///< of the mean's round; null: none
+  /// So many participants have to be in the mean, and to weigh the same: privacy.noise; 0: any.
+  std::int64_t equal = 0;
 };
 
 /// A weighted sum that the round's log knows.
@@ -45,22 +46,21 @@ class Mean {
   explicit Mean(const MeanServices& services);
 
   /// Adds weights[c] * rows[c] for every client c of the rows, which stay as they are until
-  /// reduce() (see WeightedSum). Throws ConfigError where the weights have to be equal, or 0, and are
-  /// not.
+  /// reduce() (see WeightedSum).
   void add(std::span<const double> weights, const Rows& rows);
 
   /// Returns the mean over all ranks, [1, P]; zeros when the weights sum to 0. Collective; call it
-  /// once.
+  /// once. Throws ConfigError where participants have to weigh the same and do not.
   Rows reduce();
   /// Returns `otherwise` [1, P] when the weights sum to 0.
   Rows reduce(const Rows& otherwise);
 
  private:
-  void require_equal(std::span<const double> weights);
+  void require_equal(double total, double largest) const;
 
   MeanServices services_;
   LoggedSum sum_;
-  double weight_ = 0;  // of those so far, where it has to be that of all
+  double largest_ = 0;  // of the weights so far
 };
 
 /// Takes a weighted mean of each column over the clients that have sent it.

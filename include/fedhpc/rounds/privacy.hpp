@@ -41,6 +41,9 @@ class Privacy {
   /// Throws ConfigError where a participant has sent so many changes in a round, and fewer are
   /// accounted for, or none.
   void check_uploads(std::int64_t count) const;
+  /// Throws ConfigError where `participants` have sent `all` changes together, and with noise not
+  /// each of them `most`: the one whose rows bear the noise may be among the others.
+  void check_all(std::int64_t all, std::int64_t most, std::int64_t participants) const;
   /// Shortens rows [C, P] to S; returns for each 1 where it was longer, else 0: [C]. A row whose length is no number
   /// becomes 0: of all that a client may send, only what has a length has a bound.
   std::vector<double> clip_(const Rows& rows) const;
@@ -68,13 +71,16 @@ class SentChanges {
   /// Each of these clients sends one more. Returns the most that one of them has sent in the round.
   std::int64_t add(std::span<const std::int64_t> clients);
   /// The most that a client has sent in the round.
-  std::int64_t most() const;
+  std::int64_t most() const { return most_; }
   /// What a client has sent in this pass.
   std::int64_t of(std::int64_t client) const { return in_pass_.at(client); }
+  /// What each has sent in the round.
+  const std::map<std::int64_t, std::int64_t>& by_client() const { return in_round_; }
 
  private:
-  std::map<std::int64_t, std::int64_t> in_pass_;  // by client
-  std::int64_t before_ = 0;
+  std::map<std::int64_t, std::int64_t> in_pass_;   // by client
+  std::map<std::int64_t, std::int64_t> in_round_;  // alike
+  std::int64_t most_ = 0;
 };
 
 }  // namespace fedhpc
