@@ -96,6 +96,11 @@ Precision precision_of(const std::string& name) {
   return name == "bf16" ? Precision::Bf16 : Precision::Fp32;
 }
 
+/// The device's memory does not hold a case, which is a result as well.
+struct NoRoom : Error {
+  using Error::Error;
+};
+
 /// Gives back memory of the device that LibTorch keeps for later.
 void free_cached_memory(at::Device device) {
   if (device.is_cpu()) return;
@@ -142,7 +147,7 @@ class BlockSteps {
                                 kRows * setting.clients() * static_cast<std::int64_t>(row);
     const std::int64_t free = gpu_library().free_bytes();
     if (needed <= free) return;
-    throw Error(concat("needs ", needed >> 20, " MB, of which ", free >> 20, " are free"));
+    throw NoRoom(concat("needs ", needed >> 20, " MB, of which ", free >> 20, " are free"));
   }
 
   std::vector<std::int64_t> clients_;
@@ -218,7 +223,8 @@ void compare(const TrainingSetting& setting, const Options& options, const std::
   }
 }
 
-void run(const Options& options) {
+/// Whether all was measured that the device has room for.
+bool run(const Options& options) {
   const bool cuda = options.device == "cuda";
   if (cuda) {
     std::printf("fedhpc %s, LibTorch %s, %s\n\n", build_info().commit.c_str(),
@@ -236,6 +242,7 @@ void run(const Options& options) {
   }
   std::printf("\n");
   TrainingTable table(options.device, options.csv == "-" ? "" : options.csv);
+  bool measured = true;
   for (const TrainingCase& which : training_cases()) {
     if (std::ranges::find(options.models, which.name) == options.models.end()) continue;
     for (const std::int64_t clients : options.clients) {
@@ -246,15 +253,18 @@ void run(const Options& options) {
           free_cached_memory(device);
           compare(setting, options, precision, peaks[precision], table);
         } catch (const std::exception& error) {
-          const std::string what = error.what();
+          std::string what = error.what();
+          what.resize(std::min(what.size(), what.find('\n')));
           std::printf("| - | %s | %lld | %s | not measured: %s | | | | | |\n", which.name.c_str(),
-                      static_cast<long long>(clients), precision.c_str(),
-                      what.substr(0, what.find('\n')).c_str());
+                      static_cast<long long>(clients), precision.c_str(), what.c_str());
           std::fflush(stdout);
+          measured = measured && (dynamic_cast<const NoRoom*>(&error) != nullptr ||
+                                  what.find("out of memory") != std::string::npos);
         }
       }
     }
   }
+  return measured;
 }
 
 }  // namespace
@@ -262,7 +272,7 @@ void run(const Options& options) {
 int main(int argc, char** argv) {
   at::set_num_threads(1);
   try {
-    run(read(argc, argv));
+    return run(read(argc, argv)) ? 0 : 1;
   } catch (const fedhpc::ConfigError& error) {
     std::fprintf(stderr, "device_training: error: %s\n", error.what());
     return 2;
@@ -270,5 +280,4 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "device_training: error: %s\n", error.what());
     return 1;
   }
-  return 0;
 }

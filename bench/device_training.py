@@ -9,7 +9,9 @@ device at both ends of a call only.
 
 import argparse
 import csv
+import itertools
 import math
+import os
 import statistics
 import sys
 import time
@@ -219,7 +221,6 @@ def main():
     options = parse()
     torch.set_num_threads(1)
     print(f"PyTorch {torch.__version__}\n")
-    rows = []
     peaks = {}
     for precision in options.precision:
         set_precision(precision)
@@ -228,17 +229,15 @@ def main():
               f"{1e-9 * peaks[precision]:.4g} GFLOP/s")
     shown = [c for c in COLUMNS if c not in ("device", "steps", "repetitions", "peak_gflops")]
     print("\n| " + " | ".join(shown) + " |\n|" + "---|" * len(shown))
-    for name in options.models:
-        for clients in options.clients:
-            for precision in options.precision:
-                set_precision(precision)
-                rows.append(measure(options, name, clients, precision, peaks[precision]))
-                print("| " + " | ".join(str(v) for c, v in zip(COLUMNS, rows[-1]) if c in shown) + " |", flush=True)
-    if options.csv:
-        with open(options.csv, "w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(COLUMNS)
-            writer.writerows(rows)
+    # Row by row, so that what is measured stays whatever ends this.
+    with open(options.csv or os.devnull, "w", newline="", encoding="utf-8", buffering=1) as file:
+        table = csv.writer(file)
+        table.writerow(COLUMNS)
+        for name, clients, precision in itertools.product(options.models, options.clients, options.precision):
+            set_precision(precision)
+            row = measure(options, name, clients, precision, peaks[precision])
+            print("| " + " | ".join(str(v) for c, v in zip(COLUMNS, row) if c in shown) + " |", flush=True)
+            table.writerow(row)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,9 @@
 #   bench/on_a_card.sh BUILD OUT [PART...]
 #
 # BUILD: a built tree (build/release), or `build` in an unpacked bundle of tools/bundle.py. OUT: a folder for
-# one log a part, table.txt and the figures. OUT.tar.gz holds it all but what is large, whenever and however this script ends.
-# PART: some of the parts below alone. `smoke` stands for all that begin so, and comes first.
+# one log a part, table.txt and the figures. OUT.tar.gz holds it all but what is large, anew after every part.
+# PART: some of the parts below alone. What comes before an underscore (smoke, memcheck) stands for all that begin
+# so. Where a smoke part fails, no other part runs.
 #
 # It needs a GPU with its driver, and LibTorch with CUDA of the build's version: FEDHPC_TORCH=FOLDER, or the
 # `torch` that python3 imports. Where MPI, HDF5 and Boost are unpacked somewhere: FEDHPC_PREFIX=FOLDER
@@ -14,7 +15,7 @@
 # part that lacks its tool is NOT RUN. Nothing is installed or changed. FEDHPC_PART_SECONDS limits every
 # part (default 300) and FEDHPC_CARD_SECONDS all together (default 540); FEDHPC_SHARDS is the number of
 # processes that share a test (default: the cores, 12 at most). FEDHPC_BENCH_OPTIONS and
-# FEDHPC_PYTHON_BENCH_OPTIONS go to the measurements.
+# FEDHPC_PYTHON_BENCH_OPTIONS go to the measurements, behind the options they have here.
 set -uo pipefail
 
 # --shards N PROGRAM [ARGUMENT...]: the tests of a program in N processes, their logs one after the other.
@@ -43,10 +44,20 @@ if [ $# -lt 2 ] || [ ! -d "$1" ]; then
   sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" | head -n -1
   exit 2
 fi
+# In their order: what shows the most in a short time comes first.
+parts=(smoke_libraries smoke_run smoke_step convolutions kernels_test device_training device_training_reproducible
+  memcheck_kernels memcheck_tensors racecheck_kernels synccheck_kernels device_test comm_test_2_ranks
+  device_test_2_ranks nccl memcheck_training racecheck_training device_training_py nsys nsys_kernels ncu)
+wanted=" "
+for name in "${@:3}"; do
+  found=$(compgen -W "${parts[*]}" -- "${name}_")
+  if [[ " ${parts[*]} " == *" $name "* ]]; then found=$name; fi
+  if [ -z "$found" ]; then echo "on_a_card.sh: no part is '$name' or begins so; there are: ${parts[*]}" >&2; exit 2; fi
+  wanted+="${found//$'\n'/ } "
+done
+if [ $# -eq 2 ]; then wanted=" ${parts[*]} "; fi
 build=$(cd "$1" && pwd)
 mkdir -p "$2" && out=$(cd "$2" && pwd) || exit 2
-shift 2
-wanted=" $* "
 unset FEDHPC_GPU_MODULE  # the card itself
 export OMP_NUM_THREADS=1 GTEST_COLOR=no FEDHPC_SOURCE_DIR=${FEDHPC_SOURCE_DIR:-$here}
 . "$here/tools/mpi_environment.sh"
@@ -64,21 +75,25 @@ pack() (
   find "$name" -name '*.log' -size +4M | while read -r log; do tail -c 1M "$log" >"$log.end"; done
   find "$name" -type f -size +4M >"$name/left_out.txt"
   [ -s "$name/left_out.txt" ] || rm "$name/left_out.txt"
-  find "$name" -type f ! -size +4M -print0 | tar -czf "$name.tar.gz" --null -T -
+  find "$name" -type f ! -size +4M -print0 | tar -czf "$name.tar.gz.new" --null -T - &&
+    mv "$name.tar.gz.new" "$name.tar.gz"
 )
 trap pack EXIT
 trap 'trap "" TERM INT HUP; exit 124' TERM INT HUP  # timeout sends it twice
 
-names=() verdicts=() remarks=()
-note() {
-  names+=("$1") verdicts+=("$2") remarks+=("$3")
-  printf '%-28s %-8s %s\n' "$1" "$2" "$3" | tee -a "$out/table.txt"
-}
+note() { printf '%-28s %-8s %s\n' "$1" "$2" "$3" | tee -a "$out/table.txt"; }
 : >"$out/table.txt"
-is_wanted() { [ "$wanted" = "  " ] || [[ "$wanted" == *" $1 "* || ($1 == smoke_* && "$wanted" == *" smoke "*) ]]; }
+is_wanted() { [[ "$wanted" == *" $1 "* ]]; }
 
 # skip_reason LOG: what the first skipped test says
 skip_reason() { grep -aA1 'Skipped$' "$1" | sed -n 2p | cut -c1-100; }
+# broken LOG: lines that fail a part whatever its code: not measured, but for want of room, or not captured
+broken() {
+  grep -aE 'not measured:|not captured as CUDA graphs|No step of the line above' "$1" |
+    grep -avE 'not measured: .*(needs [0-9]+ MB|out of memory)'
+}
+# reason LOG: the last line that says why a part has failed, or the last one
+reason() { { broken "$1" || grep -aE '\[  FAILED  \]|rror' "$1" || grep -a . "$1"; } | tail -n 1 | cut -c1-120; }
 # part NAME PROGRAM [ARGUMENT...]: runs it with a time limit and a log. All tests skipped is NOT RUN.
 part() {
   local name=$1 begin=$SECONDS code remark verdict=PASS limit=$seconds
@@ -90,12 +105,13 @@ part() {
   wait $!
   code=$?
   remark="$((SECONDS - begin)) s"
-  if [ $code -eq 124 ] || [ $code -eq 137 ]; then
+  if { [ $code -eq 124 ] || [ $code -eq 137 ]; } && [ $((SECONDS - begin)) -ge "$limit" ]; then
     verdict=FAIL remark="more than $limit s"
   elif [ $code -eq 77 ]; then
     verdict="NOT RUN" remark="all tests skipped: $(skip_reason "$out/$name.log")"
-  elif [ $code -ne 0 ]; then
-    verdict=FAIL remark="$remark, code $code: $(grep -aE '\[  FAILED  \]|rror' "$out/$name.log" | tail -n 1 | cut -c1-120)"
+  elif [ $code -ne 0 ] || [ -n "$(broken "$out/$name.log")" ]; then
+    if [ $code -eq 137 ]; then remark="$remark, killed"; fi  # not by timeout: the host's memory was full
+    verdict=FAIL remark="$remark, code $code: $(reason "$out/$name.log")"
   elif grep -aq '^\[  SKIPPED \]' "$out/$name.log"; then
     if grep -aqE '\[  PASSED  \] [1-9]' "$out/$name.log"; then
       remark="$remark, $(grep -acE '^\[  SKIPPED \].*ms\)' "$out/$name.log") skipped"
@@ -104,6 +120,7 @@ part() {
     fi
   fi
   note "$name" "$verdict" "$remark"
+  pack
 }
 # no NAME REASON
 no() { if is_wanted "$1"; then note "$1" "NOT RUN" "$2"; fi; }
@@ -142,17 +159,26 @@ ranks_part() {
   part "$name" "$run" mpirun -n "$ranks" "$@"
 }
 
-# What there is.
+# Code 0: something passed and nothing failed.
+end() {
+  echo
+  cat "$out/table.txt"
+  grep -q ' PASS ' "$out/table.txt" && ! grep -q ' FAIL ' "$out/table.txt"
+  exit
+}
+
+# What there is. A card that is broken may not answer.
 {
   date -u
   uname -srm
-  nvidia-smi --query-gpu=index,name,driver_version,memory.total,clocks.max.sm,power.limit --format=csv || true
+  timeout 60 nvidia-smi --query-gpu=index,name,driver_version,memory.total,clocks.max.sm,power.limit --format=csv || true
   "$toolkit/bin/nvcc" --version 2>/dev/null | tail -n 2
   cat "$here/bundle.txt" 2>/dev/null
-  "$run" "$build/fedhpc" --version
-  "$run" bash -c 'command -v mpirun' && "$run" mpirun --version | head -n 1
-  python3 -c 'import torch; print("python3: torch", torch.__version__, "CUDA", torch.version.cuda,
-              torch.cuda.get_device_name(0) if torch.cuda.is_available() else "no card")'
+  timeout 60 "$run" "$build/fedhpc" --version
+  "$run" bash -c 'command -v mpirun' && timeout 60 "$run" mpirun --version | head -n 1
+  is_wanted device_training_py && timeout 60 python3 -c 'import torch
+print("python3: torch", torch.__version__, "CUDA", torch.version.cuda,
+      "on " + torch.cuda.get_device_name(0) if torch.cuda.is_available() else "no card")'
 } >"$out/machine.txt" 2>&1
 cat "$out/machine.txt"
 echo
@@ -173,56 +199,67 @@ if [ -x "$build/fedhpc" ]; then
   else
     no smoke_step "it is not built"
   fi
-  # What every way of computing a convolution takes.
-  part convolutions "$run" "${quick[@]}" --run.rounds=1 --model.name=cnn4 --run.log_level=debug
 else
   no smoke_libraries "the program is not built"
   no smoke_run "the program is not built"
 fi
+if grep -qE '^smoke_\w+ +FAIL ' "$out/table.txt"; then
+  for name in "${parts[@]:3}"; do no "$name" "a smoke part has failed"; done
+  end
+fi
 
-# Tests on the card.
+# What every way of computing a convolution takes.
+if [ -x "$build/fedhpc" ]; then
+  part convolutions "$run" "${quick[@]}" --run.rounds=1 --model.name=cnn4 --run.log_level=debug
+fi
+
 test_part kernels_test tests/kernels_test --gtest_filter='*/device_*'
-test_part device_test tests/device_test
-shards=1 test_part nccl tests/comm_test --gtest_filter='NcclOnACard.*'
-# One rank that a launcher has started: by NCCL, of which the program makes none for it.
-ranks_part comm_test_1_rank 1 "$build/tests/comm_test" --gtest_filter='NcclOnACard.*'
-# Two ranks on one card cannot talk by NCCL: their messages go through pinned memory.
-ranks_part comm_test_2_ranks 2 "$build/tests/comm_test" --gtest_filter='NcclOnACard.*'
-ranks_part device_test_2_ranks 2 "$build/tests/device_test" --gtest_filter='*EveryAlgorithmOnADevice.EqualsTheHost/fed*'
 
-# Figures.
+# Figures: those of RESULTS.md. Of an option that is given twice the last counts.
+# shellcheck disable=SC2054
+figures=(--models dnn,cnn4 --clients 1,10,100 --precision fp32,tf32 --seconds 0.3)
 if [ -x "$build/bench/device_training" ]; then
   # shellcheck disable=SC2086
-  part device_training "$run" "$build/bench/device_training" --csv "$out/device_training.csv" ${FEDHPC_BENCH_OPTIONS:-}
+  part device_training "$run" "$build/bench/device_training" "${figures[@]}" --loop_clients 3 \
+    --csv "$out/device_training.csv" ${FEDHPC_BENCH_OPTIONS:-}
   # What run.reproducible costs.
   # shellcheck disable=SC2086
-  part device_training_reproducible "$run" "$build/bench/device_training" --reproducible true --models dnn,cnn4 \
-    --clients 10,100 --csv "$out/device_training_reproducible.csv" ${FEDHPC_BENCH_OPTIONS:-}
+  part device_training_reproducible "$run" "$build/bench/device_training" "${figures[@]}" --loop_clients 3 \
+    --precision fp32 --reproducible true --csv "$out/device_training_reproducible.csv" ${FEDHPC_BENCH_OPTIONS:-}
 else
   no device_training "it is not built"
   no device_training_reproducible "it is not built"
 fi
-if python3 -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' >/dev/null 2>&1; then
-  # shellcheck disable=SC2086
-  part device_training_py python3 "$here/bench/device_training.py" --csv "$out/device_training_py.csv" \
-    ${FEDHPC_PYTHON_BENCH_OPTIONS:-}
-else
-  no device_training_py "python3 has no torch with a card"
-fi
 
-# Memory errors and races of the kernels; tests of single kernels, and one of a whole training. A capture that is
-# given up is an error of CUDA's by intent. What cuBLAS and LibTorch do is theirs.
+# Memory errors and races of the kernels, by tests of single ones. A capture that is given up is an error of CUDA's
+# by intent. What cuBLAS and LibTorch do is theirs.
 kernels='*/device_*:-*WorkThatWaitsCannotBeCaptured*'
 own=(--kernel-name kns=fedhpc)
 checked_part memcheck_kernels memcheck tests/kernels_test "$kernels"
 # Without LibTorch's own cutting up of memory, so that a step beyond a tensor's end is seen.
 PYTORCH_NO_CUDA_MEMORY_CACHING=1 checked_part memcheck_tensors memcheck tests/kernels_test "$kernels"
-checked_part synccheck_kernels synccheck tests/kernels_test "$kernels" "${own[@]}"
 checked_part racecheck_kernels racecheck tests/kernels_test "$kernels" "${own[@]}"
-# A single test each: a process without one would end before the sanitizer has seen anything.
+checked_part synccheck_kernels synccheck tests/kernels_test "$kernels" "${own[@]}"
+
+# The other tests on the card. Two ranks on it cannot talk by NCCL: their messages go through pinned memory.
+test_part device_test tests/device_test
+ranks_part comm_test_2_ranks 2 "$build/tests/comm_test" --gtest_filter='NcclOnACard.*'
+ranks_part device_test_2_ranks 2 "$build/tests/device_test" --gtest_filter='*EveryAlgorithmOnADevice.EqualsTheHost/fed*'
 shards=1
+test_part nccl tests/comm_test --gtest_filter='NcclOnACard.*'
+
+# A whole training, a single test each: a process without one would end before the sanitizer has seen anything.
 checked_part memcheck_training memcheck tests/device_test 'TrainingOnADevice.EqualsTheHostByEveryRule'
 checked_part racecheck_training racecheck tests/device_test 'TrainingOnADevice.MovesOnlyTheColumnsItIsToldTo' "${own[@]}"
+
+# The loop over clients in plain PyTorch.
+if grep -q '^python3: torch .* on ' "$out/machine.txt"; then
+  # shellcheck disable=SC2086
+  part device_training_py python3 "$here/bench/device_training.py" "${figures[@]}" --clients 10 \
+    --csv "$out/device_training_py.csv" ${FEDHPC_PYTHON_BENCH_OPTIONS:-}
+else
+  no device_training_py "python3 has no torch with a card"
+fi
 
 # The time line of one round, and counters of its kernels.
 if [ -x "$build/fedhpc" ]; then
@@ -233,6 +270,7 @@ if [ -x "$build/fedhpc" ]; then
     part nsys_kernels "$nsys" stats --report cuda_gpu_kern_sum,nvtx_sum "$out/round.nsys-rep"
   else
     no nsys "no nsys"
+    no nsys_kernels "no nsys"
   fi
   ncu=$(tool ncu "$toolkit/bin")
   if [ -n "$ncu" ]; then
@@ -243,7 +281,4 @@ if [ -x "$build/fedhpc" ]; then
   fi
 fi
 
-echo
-cat "$out/table.txt"
-# Code 0: something passed and nothing failed.
-grep -q ' PASS ' "$out/table.txt" && ! grep -q ' FAIL ' "$out/table.txt"
+end

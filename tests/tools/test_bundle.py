@@ -6,19 +6,31 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from unittest import mock
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 
+ARGUMENTS = 'echo "$@"'
 SCRIPTS = {
     "fedhpc": "echo program; exit 0",
     "tests/kernels_test": "echo '[  PASSED  ] 3 tests.'",
     "tests/device_test": "echo '[  FAILED  ] Some.Test (3 ms)'; exit 1",
     "tests/comm_test": "printf 'a.cpp:1: Skipped\\nno card here\\n'; exit 77",
     "bench/device_training": "sleep 60",
+    "../bin/mpirun": ARGUMENTS,
 }
+# In its order; all of them pass with CARD in the place of a card's tools.
+PARTS = ["smoke_libraries", "smoke_run", "smoke_step", "convolutions", "kernels_test", "device_training",
+         "device_training_reproducible", "memcheck_kernels", "memcheck_tensors", "racecheck_kernels",
+         "synccheck_kernels", "device_test", "comm_test_2_ranks", "device_test_2_ranks", "nccl", "memcheck_training",
+         "racecheck_training", "device_training_py", "nsys", "nsys_kernels", "ncu"]
+CARD = {"tests/device_test": ARGUMENTS, "tests/comm_test": ARGUMENTS, "bench/device_training": ARGUMENTS,
+        "../bin/timeout": 'echo "$*" >> "$0.log"; exec /usr/bin/timeout "$@"',
+        "../bin/python3": f'[ "$1" = -c ] && echo python3: torch 2 CUDA 13 on a card || {ARGUMENTS}',
+        **{f"../bin/{name}": ARGUMENTS for name in ("nvidia-smi", "compute-sanitizer", "nsys", "ncu")}}
 
 
 class Bundle(unittest.TestCase):
@@ -100,15 +112,23 @@ class Bundle(unittest.TestCase):
         with mock.patch.dict("os.environ", {"PATH": "/nowhere"}):
             bundle.check_age(self.build)
 
-    def on_a_card(self, parts, **environment):
+    def on_a_card(self, parts, scripts=None, **environment):
         """The command of these parts of a card's script, with scripts in place of programs, and its environment."""
-        for name, text in SCRIPTS.items():
+        for name, text in {**SCRIPTS, **(scripts or {})}.items():
             script = self.build / name
             script.parent.mkdir(exist_ok=True)
             script.write_text("#!/bin/sh\n" + text + "\n", encoding="utf-8")
             script.chmod(0o755)
         return {"args": [PROJECT / "bench/on_a_card.sh", self.build, self.folder / "out", *parts],
-                "env": {"PATH": "/usr/bin:/bin", "FEDHPC_TORCH": "/nowhere", "CUDA_HOME": "/nowhere", **environment}}
+                "env": {"PATH": f"{self.folder}/bin:/usr/bin:/bin", "FEDHPC_TORCH": "/nowhere", "CUDA_HOME": "/nowhere",
+                        "FEDHPC_SHARDS": "2", **environment}}
+
+    def verdicts(self, code, *how, **environment):
+        """{part: line of the table} of a call of on_a_card that ends with `code`."""
+        told = subprocess.run(**self.on_a_card(*how, **environment), capture_output=True, text=True, check=False,
+                              timeout=50)
+        self.assertEqual(told.returncode, code, told.stdout + told.stderr)
+        return {line.split()[0]: line for line in self.came_back()["table.txt"].splitlines()}
 
     def came_back(self):
         """{name: text} of what is in the archive."""
@@ -117,13 +137,13 @@ class Bundle(unittest.TestCase):
                     for member in archive if member.isfile()}
 
     def test_a_card_s_parts_have_verdicts_of_their_own(self):
-        parts = ["smoke_run", "kernels_test", "device_test", "nccl", "memcheck_kernels"]
-        told = subprocess.run(**self.on_a_card(parts, FEDHPC_SHARDS="2"), capture_output=True, text=True, check=False)
+        parts = ["smoke_run", "kernels_test", "memcheck_kernels", "device_test", "nccl"]
+        told = subprocess.run(**self.on_a_card(parts), capture_output=True, text=True, check=False)
         self.assertEqual(told.returncode, 1, told.stdout + told.stderr)
         files = self.came_back()
         table = files["table.txt"].splitlines()
         self.assertEqual([line.split()[0] for line in table], parts)
-        for part, verdict in zip(parts, ["PASS", "PASS", "FAIL", "NOT RUN", "NOT RUN"]):
+        for part, verdict in zip(parts, ["PASS", "PASS", "NOT RUN", "FAIL", "NOT RUN"]):
             self.assertIn(f" {verdict} ", next(line for line in table if line.startswith(part)))
         self.assertIn("no card here", told.stdout)
         self.assertEqual(files["kernels_test.log"].count("PASSED"), 2)  # by both processes
@@ -140,10 +160,10 @@ class Bundle(unittest.TestCase):
         self.assertEqual((files["left_out.txt"], "large" in files), ("out/large\n", False))
 
     def test_a_card_s_time_is_kept(self):
-        told = subprocess.run(**self.on_a_card(["device_training", "smoke_run"], FEDHPC_CARD_SECONDS="2"), capture_output=True,
+        told = subprocess.run(**self.on_a_card(["device_training", "smoke_run"], FEDHPC_CARD_SECONDS="5"), capture_output=True,
                               text=True, check=False, timeout=50)
         self.assertEqual(told.returncode, 1, told.stdout + told.stderr)
-        self.assertRegex(self.came_back()["table.txt"], "device_training +FAIL +more than [12] s")
+        self.assertRegex(self.came_back()["table.txt"], "device_training +FAIL +more than [1-5] s")
 
     def test_logs_of_shards_come_back_when_their_time_is_over(self):
         """timeout sends its signal twice, to the script and to all that it has started."""
@@ -159,6 +179,88 @@ class Bundle(unittest.TestCase):
             script.terminate()
             script.communicate(timeout=30)
         self.assertIn("PASS", self.came_back()["table.txt"])
+
+    def test_what_a_card_has_shown_is_packed_after_every_part(self):
+        how = self.on_a_card(["smoke_run", "device_training"], {"bench/device_training": "sleep 5"})
+        with subprocess.Popen(**how, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as script:
+            end = time.monotonic() + 4
+            while not (self.folder / "out.tar.gz").exists() and time.monotonic() < end:
+                time.sleep(.05)
+            script.kill()
+        self.assertRegex(self.came_back()["table.txt"], "^smoke_run +PASS [^\n]*\n$")
+
+    def test_all_parts_of_a_card_come_in_order_with_the_options_of_the_results(self):
+        table = self.verdicts(0, [], CARD, FEDHPC_BENCH_OPTIONS="--models dnn")
+        self.assertEqual(list(table), PARTS)
+        self.assertEqual([line for line in table.values() if " PASS " not in line], [])
+        files = self.came_back()
+        common = "--models dnn,cnn4 --clients 1,10,100 --precision fp32,tf32 --seconds 0.3"
+        for part, begin, end in (
+                ("device_training", f"{common} --loop_clients 3 --csv ", " --models dnn"),
+                ("device_training_reproducible", f"{common} --loop_clients 3 --precision fp32 ", " --models dnn"),
+                ("device_training_py", f"{PROJECT}/bench/device_training.py {common} --clients 10 ", ".csv")):
+            self.assertRegex(files[part + ".log"], f"^{begin}.*{end}\n$")
+        limited = (self.folder / "bin/timeout.log").read_text(encoding="utf-8")
+        for program in ("nvidia-smi --query", f"{PROJECT}/tools/with_libraries.sh {self.build}/fedhpc --version",
+                        f"{PROJECT}/tools/with_libraries.sh mpirun --version", "python3 -c import torch"):
+            self.assertEqual(limited.count(f"60 {program}"), 1, program)
+
+    def test_python_s_torch_is_asked_only_for_its_part(self):
+        self.verdicts(0, ["smoke_run", "nsys"], CARD)
+        self.assertNotIn("torch", self.came_back()["machine.txt"])
+
+    def test_a_card_s_parts_go_by_their_name_or_what_it_begins_with(self):
+        skipped = self.verdicts(1, ["device_training_py", "memcheck", "device_test"])
+        self.assertEqual(list(skipped), ["memcheck_kernels", "memcheck_tensors", "device_test", "memcheck_training",
+                                         "device_training_py"])
+        shutil.rmtree(self.folder / "out")
+        for unknown in ("memchek", "smoke_", "mem"):
+            told = subprocess.run(**self.on_a_card(["nccl", unknown]), capture_output=True, text=True, check=False)
+            self.assertEqual((told.returncode, told.stdout, (self.folder / "out").exists()), (2, "", False))
+            self.assertIn(f"no part is '{unknown}' or begins so; there are: {' '.join(PARTS)}\n", told.stderr)
+
+    def test_what_was_not_measured_or_not_captured_is_a_failure(self):
+        broken = "not measured: CUDA error: an illegal memory access was encountered"
+        no_room = "printf '| not measured: %s |\\n' 'needs 9 MB, of which 3 are free' 'CUDA out of memory. Tried to'"
+        table = self.verdicts(1, ["convolutions", "device_training", "device_training_reproducible"], {
+            "fedhpc": "echo 'warning: local steps are not captured as CUDA graphs: no'; exit 0",
+            "bench/device_training": f"{no_room}; case \"$*\" in *reproducible*) ;; *) echo '| {broken} |'; esac"})
+        self.assertRegex(table["convolutions"], " FAIL .*local steps are not captured")
+        self.assertRegex(table["device_training"], f" FAIL .*{broken}")
+        self.assertIn(" PASS ", table["device_training_reproducible"])
+
+    def test_nothing_follows_a_smoke_that_fails(self):
+        table = self.verdicts(1, ["smoke", "kernels_test", "nccl"],
+                              {"bench/device_training": "echo 'No step of the line above was captured.'"})
+        self.assertRegex(table["smoke_step"], " FAIL .*No step of the line above was captured")
+        for part in ("kernels_test", "nccl"):
+            self.assertRegex(table[part], " NOT RUN +a smoke part has failed")
+
+    def test_a_part_that_was_killed_is_not_one_whose_time_is_over(self):
+        table = self.verdicts(1, ["kernels_test", "device_test"], {
+            "tests/kernels_test": "kill -9 $$",
+            "tests/device_test": "echo; echo no memory for the host; echo; exit 124"})
+        self.assertRegex(table["kernels_test"], r" FAIL +\d s, killed, code 137: ")
+        self.assertRegex(table["device_test"], r" FAIL +\d s, code 124: no memory for the host$")
+
+    def test_pytorch_s_figures_are_written_as_they_come(self):
+        torch = mock.MagicMock()
+        torch.nn.Module, torch.__version__ = object, "2"
+        spec = importlib.util.spec_from_file_location("device_training", PROJECT / "bench/device_training.py")
+        script = importlib.util.module_from_spec(spec)
+        figures = self.folder / "figures.csv"
+        lines = []  # of the file before every case
+
+        def measure(*_):
+            lines.append(figures.read_text(encoding="utf-8").count("\n"))
+            return ["PyTorch loop"]
+
+        with mock.patch.dict("sys.modules", {"torch": torch, "torch.nn": torch.nn}):
+            spec.loader.exec_module(script)
+        with mock.patch.multiple(script, measure=measure, measured_peak=lambda *_: 1.), mock.patch("builtins.print"), \
+                mock.patch("sys.argv", ["it", "--models", "dnn", "--clients", "1", "--csv", str(figures)]):
+            script.main()
+        self.assertEqual(lines, [1, 2, 3])
 
 
 if __name__ == "__main__":
