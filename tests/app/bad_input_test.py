@@ -67,7 +67,7 @@ KEYS = {
     "a rate that is minus zero": (["--algorithm.name=scaffold", "--train.lr=-0"], ["train.lr", "divides by it", "raise it"]),
     "a rate that is lost": (["--algorithm.name=pfedsop", "--train.lr_schedule=exponential", "--train.lr_decay=0.1",
                              "--run.rounds=60"], ["train.lr_schedule", "exponential", "in round 60", "let it fall less"]),
-    "words that are answers": (["--data.name=words", "--data.classes=2", "--model.name=transformer"],
+    "words that are answers": (["--data.name=words", "--data.classes=2"],
                                ["data.classes", "at least 3"]),
     "a state of no file": (["--model.init_state=final"], ["model.init_state", "it needs model.init_file set"]),
     "momentum's decay of biases": (["--train.weight_decay=-0", "--train.decay_biases=false"],

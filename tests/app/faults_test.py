@@ -142,6 +142,24 @@ class Faults(FaultCase):
                 for file in self.folder.glob("*.h5"):
                     file.unlink()
 
+    def test_what_one_rank_alone_cannot_train_on_ends_all(self):
+        """A token beyond the words that the model knows, at the last client."""
+        tokens = [[client, *(client + token) % 8 * np.ones(1, dtype=int), token % 8, 1, 2, token]
+                  for client in range(4) for token in range(20)]
+        tokens[-1][2] = 1000
+        rows = "\n".join(",".join(map(str, row)) for row in [["client", "a", "b", "c", "d", "label"], *tokens])
+        (self.folder / "tokens.csv").write_text(rows + "\n")
+        keys = ["--data.name=csv", "--data.file=tokens.csv", "--data.client_column=client", "--data.partition=natural",
+                "--data.standardize=none", "--data.train_fraction=1", "--data.clients=4", "--model.name=lstm_leaf",
+                "--model.units=8", "--train.batch_size=5", "--run.rounds=2", "--run.collective_timeout=60"]
+        (self.folder / "empty.ini").write_text("")
+        for ranks in (0, 2):
+            began = time.monotonic()
+            done = fedhpc("run", "empty.ini", *keys, cwd=self.folder, ranks=ranks)
+            self.assertLess(time.monotonic() - began, 40)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.one_line(done, "the input holds 1000")
+
     def test_a_killed_rank_ends_all(self):
         process, ranks, path = self.begin(ranks=3)
         os.kill(ranks[1], signal.SIGKILL)

@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full_like.h>
@@ -24,6 +26,15 @@ LayoutPtr layout_of_four() {
 Rows counted(const LayoutPtr& layout, std::int64_t count) {
   const std::int64_t width = layout->size();
   return {at::arange(count * width, at::kDouble).reshape({count, width}), layout};
+}
+
+TEST(Rows, NothingIsLeftOfColumnsTimesZero) {
+  const Rows rows = counted(layout_of_four(), 2);
+  rows.values[0][8] = HUGE_VAL;
+  rows.values[1][9] = std::nan("");
+  scale_columns_(rows, 0, Tag::Buffer);
+  EXPECT_EQ(rows.values.narrow(1, 8, 2).abs().sum().item<double>(), 0);
+  EXPECT_EQ(rows.values[1][7].item<double>(), 20);
 }
 
 TEST(RowPart, TakesAndPutsTheColumnsItIsMadeOf) {

@@ -884,6 +884,20 @@ class Verbs(InFolder):
 
         self.inside(look, **{"train.momentum": 0.9})
 
+    def test_biases_of_batch_norm_are_biases(self):
+        def look(method, block):
+            start = block.download(method.model)
+            for columns in ("bias", "-bias"):
+                moved = (block.train(start, columns=columns) - start).values.any(axis=0)
+                names = {field.name for field in start.layout.fields
+                         if "buffer" not in field.tags and moved[field.offset:field.offset + field.size].any()}
+                biases = {field.name for field in start.layout.fields if field.name.endswith(".bias")}
+                self.assertIn("bn1.bias", biases)
+                self.assertEqual(names & biases, biases if columns == "bias" else set())
+                self.assertEqual("bn1.weight" in names, columns == "-bias")
+
+        self.inside(look, **{"model.name": "cnn2", "model.bias": "true", "model.hidden": None})
+
     def test_steps_of_late_clients(self):
         nominal = {}
 
