@@ -141,6 +141,23 @@ void BatchNorm::forward(const Pass& pass, Stacks inputs, const Tensor& output) c
   });
 }
 
+namespace {
+
+/// Sinks what a device computes into weight and bias `affine` [C, 2K], or into one of them.
+void take_gradient(DeviceBatchNormGradient& gradient, const GradientSink& sink,
+                   const Tensor& affine, bool moves_weight, bool moves_bias) {
+  const bool one = moves_weight != moves_bias;
+  const Tensor into = one ? affine.clone() : affine;
+  if (moves_weight || moves_bias) gradient.sink = {device_columns(into, 0), sink.scale, sink.keep};
+  device_kernels<ModelKernels>().batch_norm_gradient(gradient);
+  if (!one) return;
+  const std::int64_t k = affine.size(1) / 2;
+  const std::int64_t first = moves_bias ? k : 0;
+  affine.narrow(1, first, k).copy_(into.narrow(1, first, k));
+}
+
+}  // namespace
+
 void BatchNorm::backward(const Pass& pass, Stacks inputs, const Tensor&,
                          const Tensor& output_gradient, Stacks input_gradients,
                          const GradientSink& sink) const {
@@ -152,18 +169,8 @@ void BatchNorm::backward(const Pass& pass, Stacks inputs, const Tensor&,
   if (on_device(input)) {
     DeviceBatchNormGradient gradient{.norm = on_device_as(pass, input, output_gradient)};
     if (input_gradient.defined()) gradient.dx = device_stack(input_gradient);
-    Tensor both;  // of which one moves
-    if (moves_weight && moves_bias) {
-      gradient.sink = {device_columns(sink.rows, column_), sink.scale, sink.keep};
-    } else if (moves_weight || moves_bias) {
-      both = sink.rows.narrow(1, column_, 2 * k).clone();
-      gradient.sink = {device_columns(both, 0), sink.scale, sink.keep};
-    }
-    device_kernels<ModelKernels>().batch_norm_gradient(gradient);
-    if (!both.defined()) return;
-    const std::int64_t moved = moves_bias ? k : 0;
-    sink.rows.narrow(1, column_ + moved, k).copy_(both.narrow(1, moved, k));
-    return;
+    const Tensor affine = sink.rows.narrow(1, column_, 2 * k);
+    return take_gradient(gradient, sink, affine, moves_weight, moves_bias);
   }
   const std::int64_t places_after = output_gradient.size(2) / k;
   with_type(input.scalar_type(), [&]<typename T>() {
