@@ -108,8 +108,7 @@ ColumnMean::ColumnMean(const MeanServices& services) : services_(services), sum_
   if (services.equal == 0) return;
   throw ConfigError(
       "privacy.noise holds for means over all participants, and the method takes one of each "
-      "column "
-      "over those that have sent it");
+      "column over those that have sent it");
 }
 
 void ColumnMean::add(std::span<const double> weights, const Rows& rows, const Tensor& sent) {
