@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "fedhpc/core/rng.hpp"
 
@@ -50,9 +51,7 @@ std::vector<double> draw_tiny_shares(Draws draws, const DataOptions& options,
   const double largest = *std::ranges::max_element(logarithms);
   if (largest == kNone) return {};
   std::vector<double> shares;
-  double sum = 0;
-  for (const double one : logarithms) sum += shares.emplace_back(std::exp(one - largest));
-  for (double& share : shares) share /= sum;
+  for (const double one : logarithms) shares.push_back(std::exp(one - largest));
   return shares;
 }
 
@@ -60,14 +59,15 @@ std::vector<double> draw_tiny_shares(Draws draws, const DataOptions& options,
 std::vector<double> draw_shares(const DataOptions& options, std::int64_t attempt, std::size_t label,
                                 const std::vector<std::int64_t>& sizes, double limit) {
   Draws draws = draws_of(options, attempt, label);
-  std::vector<double> shares(sizes.size());
-  double sum = 0;
-  for (std::size_t i = 0; i < shares.size(); ++i) {
-    const double share = draws.gamma(options.alpha);
-    shares[i] = static_cast<double>(sizes[i]) < limit ? share : 0.0;
-    sum += shares[i];
+  std::vector<double> shares;
+  for (const std::int64_t size : sizes) {
+    const double drawn = draws.gamma(options.alpha);
+    shares.push_back(static_cast<double>(size) < limit ? drawn : 0.0);
   }
-  if (!(sum > 0)) return draw_tiny_shares(draws_of(options, attempt, label), options, sizes, limit);
+  if (std::ranges::max(shares) == 0) {
+    shares = draw_tiny_shares(draws_of(options, attempt, label), options, sizes, limit);
+  }
+  const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
   for (double& share : shares) share /= sum;
   return shares;
 }

@@ -78,13 +78,6 @@ void Round::each_absent_block(const std::function<void(Block&)>& work) {
   while (Block* block = blocks.next()) work(*block);
 }
 
-double Round::total_weight(Weighting weighting) const {
-  double total = 0;
-  for (const std::int64_t client : state_.cohort.clients)
-    total += state_.weight_of(client, weighting);
-  return total;
-}
-
 double Round::share_of_clients() const {
   double clients = 0;
   for (std::int64_t k = 0; k < state_.services.partition.clients(); ++k) {

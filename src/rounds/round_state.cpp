@@ -1,6 +1,7 @@
 #include "fedhpc/rounds/round_state.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 #include <ATen/ops/full.h>
@@ -109,6 +110,12 @@ double RoundState::weight_of(std::int64_t client, Weighting weighting) const {
   throw std::logic_error("a weighting has a weight");
 }
 
+double RoundState::total_weight(Weighting weighting) const {
+  double total = 0;
+  for (const std::int64_t client : cohort.clients) total += weight_of(client, weighting);
+  return total;
+}
+
 std::optional<std::int64_t> RoundState::noise_bearer() const {
   const auto first = std::ranges::find_if(
       cohort.clients, [&](std::int64_t one) { return weight_of(one, Weighting::Uniform) > 0; });
@@ -127,13 +134,7 @@ void RoundState::check_private() const {
   services.topology.world().sum_(all);
   services.privacy->check_uploads(most.item<std::int64_t>());
   services.privacy->check_all(all.item<std::int64_t>(), most.item<std::int64_t>(),
-                              participants_with_samples());
-}
-
-std::int64_t RoundState::participants_with_samples() const {
-  return std::ranges::count_if(cohort.clients, [&](std::int64_t client) {
-    return weight_of(client, Weighting::Uniform) > 0;
-  });
+                              std::llround(total_weight(Weighting::Uniform)));
 }
 
 MeanServices RoundState::mean_services(const LayoutPtr& layout) {
@@ -143,7 +144,7 @@ MeanServices RoundState::mean_services(const LayoutPtr& layout) {
           .watch = services.books.aggregate_watch,
           .log = &log,
           .equal = services.privacy != nullptr && services.privacy->has_noise()
-                       ? participants_with_samples()
+                       ? std::llround(total_weight(Weighting::Uniform))
                        : 0};
 }
 

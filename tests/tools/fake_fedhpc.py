@@ -109,7 +109,7 @@ def main():
     write(output, config, 2 if diverged else rounds, "diverged" if diverged else "complete")
     if kind == "rated":
         checkpoint(output, rounds)
-    return 0
+    return 1 if diverged and config.get("run.stop_on_divergence") == "true" else 0
 
 
 if __name__ == "__main__":

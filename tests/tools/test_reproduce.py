@@ -4,6 +4,7 @@ The tests that launch runs are skipped where there is no mpirun.
 """
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -214,6 +215,17 @@ class Reproduce(ReproduceCase):
         self.assertIn("finished (2 seeds)", done.stdout)
         self.assertEqual(len(self.calls()), 4)  # the failed rows' second seeds are not tried
         self.assertIn("fail on purpose", (self.results / "fail_seed1.log").read_text())
+
+    def test_a_run_that_has_diverged_is_finished_at_once_and_later(self):
+        self.paper("rated")
+        path = self.configs / "rated.ini"
+        path.write_text(path.read_text().replace("lr=0.05", "lr=5").replace("[run]", "[run]\nstop_on_divergence=true"))
+        for again in (False, True):
+            done = self.call("--seeds", "1")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("| finished; 1 of 1 diverged |", done.stdout)
+            self.assertEqual("finished in 0 s, diverged" in re.sub(r"in \d+ s", "in 0 s", done.stdout), not again)
+        self.assertEqual(len(self.calls()), 1)
 
     def test_waiting_and_missing_configuration(self):
         self.paper("good", state="waiting")

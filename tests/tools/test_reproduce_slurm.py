@@ -99,6 +99,17 @@ class SlurmArray(ReproduceCase):
         self.assertIn("finished (2 seeds)", table)
         self.assertEqual(len(self.calls()), 4)
 
+    def test_what_one_array_may_not_hold_is_several(self):
+        self.paper("good", "fail")
+        (self.bin / "scontrol").write_text("#!/bin/sh\necho 'MaxArraySize = 3'\n")
+        done = self.call("--slurm", "--seeds", "2")
+        self.assertIn("#SBATCH --array=0-2\n", done.stdout)
+        self.assertIn("reproduce: 4 runs are 2 arrays, as one has 3 tasks at most; this is the first", done.stderr)
+        done = self.call("--slurm", "--submit", "--seeds", "2")
+        self.assertEqual((done.stdout, done.stderr), ("submitted job 7\n" * 2, ""))
+        self.assertEqual(len(self.calls()), 4)
+        self.assertIn("runs=(fail_seed2)\n", (self.folder / "script").read_text())
+
     def test_a_task_whose_time_is_up_goes_on_from_its_checkpoint(self):
         self.paper("slow", rounds=60)
         self.variables["WARN_AFTER"] = str(self.results / "slow_seed1.h5")

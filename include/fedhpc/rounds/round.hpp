@@ -62,7 +62,7 @@ class Round {
   }
 
   /// The weights of all participants, of all ranks, summed.
-  double total_weight(Weighting weighting) const;
+  double total_weight(Weighting weighting) const { return state_.total_weight(weighting); }
   /// |S|/N: the participants' share of the clients, both without those that have no training
   /// samples.
   double share_of_clients() const;

@@ -87,9 +87,10 @@ class RoundState {
 
   /// What a client weighs.
   double weight_of(std::int64_t client, Weighting weighting) const;
+  /// The weights of all participants, of all ranks, summed.
+  double total_weight(Weighting weighting) const;
   /// The participant in whose row the noise of a sum stands: the first one that has samples.
   std::optional<std::int64_t> noise_bearer() const;
-  std::int64_t participants_with_samples() const;
   /// Throws ConfigError where participants have sent no change and privacy.* count on one; to be
   /// called when the method is done. Collective.
   void check_private() const;

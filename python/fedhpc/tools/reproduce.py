@@ -46,7 +46,7 @@ from . import bits, launch, paper_page, paper_record, paper_state, paper_table, 
 from .paper_table import PaperError
 from .project import ROOT
 from .reproduction import Reproduction, find_program, paper_names, rows_of
-from .submit import SubmitError, submit
+from .submit import SubmitError, arrays_of, submit
 
 QUICK_SEEDS, FULL_SEEDS = 1, 3
 SCRIPT = ROOT / "tools" / "reproduce.py"
@@ -242,17 +242,19 @@ def write_tables(work):
 
 
 def make_array(options, rows, selected):
-    """Prints the SLURM job of what is pending, or submits it."""
+    """Prints the SLURM job of what is pending, or submits it, in as many arrays as it needs."""
     work = Reproduction(options, rows, selected)
     work.compare_whole()
     names = [job.name for _, job in work.pending()]
     if not names:
         print("nothing is pending")
         return 0
-    text = slurm_array.script(options, SCRIPT, names, find_program(options.fedhpc))
     if options.submit:
         options.output_dir.mkdir(parents=True, exist_ok=True)  # for the logs of the tasks
-    print(f"submitted job {submit(text)}\n" if options.submit else text, end="")
+    program = find_program(options.fedhpc)
+    for part in arrays_of(names, options.submit, "reproduce"):
+        text = slurm_array.script(options, SCRIPT, part, program)
+        print(f"submitted job {submit(text)}\n" if options.submit else text, end="", flush=True)
     return 0
 
 

@@ -190,8 +190,8 @@ class Reproduction:
             outcome = self._launch(program, arguments, job, deadline)
         self.exit_code = outcome.code
         state = self.states[job.name] = paper_table.job_state(job)
-        if outcome.code == 0 and state.kind == "finished":
-            return f"finished in {outcome.seconds:.0f} s"
+        if state.kind == "finished":  # as the next call has it, also where run.stop_on_divergence has made the code 1
+            return f"finished in {outcome.seconds:.0f} s{', diverged' if paper_table.has_diverged(state) else ''}"
         if state.kind == "interrupted" and (outcome.stopped or outcome.code == launch.INTERRUPTED):
             return f"interrupted {state.detail}, to be resumed by the next call"
         if outcome.stopped:

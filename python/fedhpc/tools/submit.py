@@ -154,6 +154,16 @@ def most_tasks():
     return int(found[1]) if found else MOST_TASKS
 
 
+def arrays_of(tasks, submits, name):
+    """The tasks in parts that an array may hold each. Where none is submitted, only the first, and a warning by `name`."""
+    most = most_tasks()
+    parts = [tasks[first:first + most] for first in range(0, len(tasks), most)]
+    if len(parts) > 1 and not submits:
+        print(f"{name}: {len(tasks)} runs are {len(parts)} arrays, as one has {most} tasks at most; this is the first, "
+              "--submit submits all", file=sys.stderr)
+    return parts if submits else parts[:1]
+
+
 def literal(path):
     """A path in whose name sbatch finds no placeholders, as part of --output."""
     return str(path).replace("%", "%%")

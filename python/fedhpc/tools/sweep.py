@@ -59,7 +59,7 @@ from .paper_plans import of_plan, why_not_compared
 from .paper_table import PaperError, differences_of, has_diverged
 from .plan import PlanError, make_plan, needs_of
 from .reproduction import KEPT, files_beside, find_program, is_written, program_if_any, set_aside
-from .submit import (SubmitError, add_cluster_options, directives_of, fill, idle_gpus, literal, most_tasks, shape_of,
+from .submit import (SubmitError, add_cluster_options, arrays_of, directives_of, fill, idle_gpus, literal, shape_of,
                      submit, template_of, variables_for)
 from .sweep_report import in_vain, report
 from .sweep_rungs import standing, state_at, state_of, states_of
@@ -230,19 +230,16 @@ def array_job(sweep, options, program):
 
 def _give_out(sweep, options, program, rung, left, directives, states):
     """The same of these runs, in as many arrays as they need."""
-    most, jobs = most_tasks(), jobs_of(rung.points)
-    parts = [left[first:first + most] for first in range(0, len(left), most)]
+    jobs = jobs_of(rung.points)
     directives.setdefault("output", f"{literal(sweep.folder)}/%A_%a.out")
     if not options.submit:
         if other := sum(bool(is_different(job, states[job.name])) for job in left):
             print(f"sweep: {other} results are of other settings; --submit sets them aside", file=sys.stderr)
-        if len(parts) > 1:
-            print(f"sweep: {len(left)} runs are {len(parts)} arrays, as one has {most} tasks at most; this is the first, "
-                  "--submit submits all", file=sys.stderr)
-        print(array_script(sweep, options, program, rung, parts[0], directives)[0], end="")
-        return 0
-    for part in parts:
+    for part in arrays_of(left, options.submit, "sweep"):
         script, index = array_script(sweep, options, program, rung, part, directives)
+        if not options.submit:
+            print(script, end="")
+            return 0
         for job in part:
             prepare(job, states[job.name])
         print(f"submitted job {submit(script)}: {len(part)} of {len(jobs)} runs{_on(sweep, rung)} ({index})", flush=True)
