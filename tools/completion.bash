@@ -63,7 +63,7 @@ _fedhpc() {
       elif [[ $current == -* ]]; then
         case $command in
           run) _fedhpc_options --force --go-on --help ;;
-          plan) _fedhpc_options --json --ranks --help ;;
+          plan) _fedhpc_options --json --series --ranks --help ;;
           *) _fedhpc_options --help ;;
         esac
       elif [ "$command" = resume ]; then

@@ -24,7 +24,7 @@ constexpr CommandHelp kCommandHelp[] = {
   begins, goes on from the newest checkpoint as resume does, or finds the run complete.
   Exit code 0: done; 2: refused before the first round, nothing was written; 1: failed later;
   75: interrupted by a signal and resumable.
-  Its keys run.*: fedhpc help run.
+  `fedhpc help run.`, with the dot, lists its keys run.*.
 )"},
     {"resume", R"(fedhpc resume RUN.h5|RUN.ckpt.N.h5 [CONFIG.ini] [--section.key=value ...]
   Goes on from the newest checkpoint beside RUN.h5, or from the one given (RUN.h5 is not
@@ -39,7 +39,7 @@ constexpr CommandHelp kCommandHelp[] = {
   itself otherwise.
   Keys that may change:
 )"},
-    {"plan", R"(fedhpc plan CONFIG.ini [--json] [--ranks N] [--section.key=value ...]
+    {"plan", R"(fedhpc plan CONFIG.ini [--json|--series] [--ranks N] [--section.key=value ...]
   Trains nothing but a step to be timed: clients and memory of a rank, bytes of a participant
   (and of an edge) in a round, seconds of a round, values of sample gradients. Under mpirun it
   plans for as many ranks, with --ranks for those of a machine that is not there: how even their
@@ -54,6 +54,8 @@ constexpr CommandHelp kCommandHelp[] = {
   With --json also config, the whole configuration as the result file would have it, metrics, the
   names of its series that will have values, and digests of data, model file and foreign code
   (docs/semantics.md).
+  With --series instead what a run will write round by round, the method's own series last: a name,
+  a tab, its unit, a tab and its meaning a line.
 )"},
     {"list", R"(fedhpc list [algorithms|models|datasets|partitioners|factorisations|codecs]
             [--run.plugin=FILE,...]

@@ -18,7 +18,7 @@ namespace {
 constexpr const char* kUsage =
     "usage: fedhpc run CONFIG.ini [--force|--go-on] [--section.key=value ...]\n"
     "       fedhpc resume RUN.h5|RUN.ckpt.N.h5 [CONFIG.ini] [--section.key=value ...]\n"
-    "       fedhpc plan CONFIG.ini [--json] [--ranks N] [--section.key=value ...]\n"
+    "       fedhpc plan CONFIG.ini [--json|--series] [--ranks N] [--section.key=value ...]\n"
     "       fedhpc list [algorithms|models|datasets|partitioners|factorisations|codecs]\n"
     "                   [--run.plugin=FILE,...]\n"
     "       fedhpc show model CONFIG.ini|MODEL.h5 [--section.key=value ...]\n"

@@ -84,6 +84,19 @@ std::string in_json(const Plan& plan) {
                 join(series), "]", digests, "}\n");
 }
 
+/// A series a line: its name, its unit and its meaning, with tabs between.
+std::string in_lines(const std::vector<Metric>& series) {
+  std::string text;
+  for (const Metric& one : series)
+    text += concat(one.name, "\t", one.unit, "\t", one.meaning, "\n");
+  return text;
+}
+
+/// Takes a word off the arguments; whether it was there.
+bool taken(Arguments& arguments, const std::string& word) {
+  return std::erase(arguments, word) > 0;
+}
+
 /// Takes --ranks N off the arguments; none where it is not there.
 std::optional<int> ranks_asked_for(Arguments& arguments) {
   const auto word = std::ranges::find(arguments, "--ranks");
@@ -161,16 +174,16 @@ Plan plan(const std::function<Given()>& read, const StartOptions& start, std::op
 
 int plan_command(const Arguments& arguments) {
   Arguments rest = arguments;
-  const auto json_at = std::find(rest.begin(), rest.end(), "--json");
-  const bool json = json_at != rest.end();
-  if (json) rest.erase(json_at);
+  const bool json = taken(rest, "--json");
+  const bool series = taken(rest, "--series");
+  if (json && series) throw ConfigError("--json has the series as well: leave out --series");
   const std::optional<int> ranks = ranks_asked_for(rest);
   const Plan planned =
       plan([&] { return given_by(rest, "plan"); }, start_options("plan", rest), ranks);
   if (run_log().rank() != 0) return 0;
   std::string text;
   for (const auto& [key, value] : planned.needs) text += concat(key, ": ", value, "\n");
-  std::fputs((json ? in_json(planned) : text).c_str(), stdout);
+  std::fputs((json ? in_json(planned) : series ? in_lines(planned.series) : text).c_str(), stdout);
   return 0;
 }
 

@@ -164,7 +164,8 @@ void declare_partition(DataOptions& data, OptionSet& options) {
 void declare_generators(DataOptions& data, OptionSet& options) {
   options
       .add("data.samples_per_client", data.samples_per_client, count_from(1),
-           "Samples generated per client by glyphs, covtype_like, synthetic and words")
+           "Samples generated per client by glyphs, covtype_like, synthetic and words; with "
+           "data.split = official a fifth as many more, at least 1, are the test set")
       .acts(generated());
   options
       .add("data.features", data.features, count_from(1),
@@ -172,7 +173,7 @@ void declare_generators(DataOptions& data, OptionSet& options) {
       .acts(of_dataset({"synthetic", "words"}));
   options
       .add("data.classes", data.classes, count_from(2),
-           "Classes of synthetic; different words of words")
+           "Classes of synthetic; different words of words, at least 3")
       .acts(of_dataset({"synthetic", "words"}));
   options
       .add("data.own_words", data.own_words, between(0.0, 1.0),
@@ -180,11 +181,11 @@ void declare_generators(DataOptions& data, OptionSet& options) {
       .acts(of_dataset({"words"}));
   options
       .add("data.synthetic_alpha", data.synthetic_alpha, at_least(0.0),
-           "Synthetic(alpha, beta): how much the clients' models differ")
+           "Synthetic(alpha, beta): by how much clients' models differ, a standard deviation")
       .acts(of_dataset({"synthetic"}));
   options
       .add("data.synthetic_beta", data.synthetic_beta, at_least(0.0),
-           "Synthetic(alpha, beta): how much the clients' features differ")
+           "Synthetic(alpha, beta): by how much their features' means differ, a standard deviation")
       .acts(of_dataset({"synthetic"}));
   options
       .add("data.synthetic_clusters", data.synthetic_clusters, count_from(0),
