@@ -70,7 +70,7 @@ class Pages(unittest.TestCase):
         rows = [row("a", 80.0), row("b", 85.0), row("c", 90.0), row("d", 91.0), row("e", table="II")]
         records = [record("a", 81.0, paper=80.0), record("b", 84.5, paper=85.0), record("c", 95.0, 7, paper=90.0)]
         once = page(records, rows)
-        self.assertIn("| I | toy s | 4 | 0 | 2 | 1 | 1 | 3 | +1.00 | +1.83 | +5.00 |\n", once)
+        self.assertIn("| I | toy s | global | 4 | 0 | 2 | 1 | 1 | 3 | +1.00 | +1.83 | +5.00 |\n", once)
         self.assertNotIn("| II |", once)  # nothing was run
         self.assertIn("![Accuracies of the paper and ours](../images/reproduction_toy.png)", once)
         self.assertIn("3 of 5 rows have a figure", once)
@@ -85,6 +85,15 @@ class Pages(unittest.TestCase):
             for bad in ("", MARKS[mark] * 2, f"<!-- {mark} end --><!-- {mark} begin -->"):
                 with self.assertRaisesRegex(PaperError, f"<!-- {mark} begin --> .*once each"):
                     page([], text=PAGE.replace(MARKS[mark], bad))
+
+    def test_metrics_have_an_order_of_their_own(self):
+        both = [(f"{name}", paper, ours, metric) for metric, figures in (
+            ("global_accuracy", (("a", 1.0, 3.0), ("b", 2.0, 2.0), ("c", 3.0, 1.0))),
+            ("personal_accuracy", (("a", 81.0, 83.0), ("b", 82.0, 82.0), ("c", 83.0, 81.0)))) for name, paper, ours in figures]
+        rows = [row(name, paper, metric) for name, paper, _, metric in both]
+        text = page([record(name, ours, paper=paper, metric=metric) for name, paper, ours, metric in both], rows)
+        for metric in ("global", "personal"):  # together: a correlation of +0.54
+            self.assertIn(f"| I | toy s | {metric} | 3 | 0 | 3 | 0 | 0 | 3 | -1.00 | +0.00 | ", text)
 
     def test_a_figure_says_what_it_shows(self):
         rows = [row("a"), row("b"), row("a", None, setting="t"), row("b", None, setting="t"), row("a", table="II"),

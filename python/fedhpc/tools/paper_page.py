@@ -59,6 +59,13 @@ class Comparison:
         known = [point for point in known if point.paper is not None] or known
         return known if len(known) > 1 else []
 
+    def by_metric(self):
+        """The same rows metric by metric, (metric, Comparison): an order of global and of personal models together would
+        mostly say which are which."""
+        metrics = dict.fromkeys(point.metric for point in self.points)
+        return [(metric, Comparison(self.table, self.data, tuple(point for point in self.points if point.metric == metric)))
+                for metric in metrics]
+
     def name_of(self, point):
         """What a row is called in the figure: with its metric where another row has the same label."""
         alike = sum(other.label == point.label for other in self.drawn)
@@ -113,16 +120,16 @@ def counts_of(groups):
 
 def opening(paper, groups):
     """Table and figure of the comparisons as Markdown."""
-    lines = ["| table | data | rows | " + " | ".join(KINDS) + " | compared | rank correlation | mean difference | largest |",
-             "| --- | --- |" + " ---: |" * (len(KINDS) + 5)]
-    for group in groups:
+    lines = ["| table | data | metric | rows | " + " | ".join(KINDS)
+             + " | compared | rank correlation | mean difference | largest |", "| --- | --- | --- |" + " ---: |" * (len(KINDS) + 5)]
+    for metric, group in (part for group in groups for part in group.by_metric()):
         counts = counts_of([group])
         if counts[KINDS.index("no figure")] == len(group.points):
             continue
         apart = [point.ours - point.paper for point in group.compared]
         order = rank_correlation([point.paper for point in group.compared], [point.ours for point in group.compared])
         lines.append("| " + " | ".join(map(str, [
-            group.table, group.data, len(group.points), *counts, len(apart), "-" if order is None else f"{order:+.2f}",
+            group.table, group.data, metric.removesuffix("_accuracy"), len(group.points), *counts, len(apart), "-" if order is None else f"{order:+.2f}",
             f"{sum(apart) / len(apart):+.2f}" if apart else "-",
             f"{max(apart, key=abs):+.2f}" if apart else "-"])) + " |")
     text = "\n".join(lines) + "\n"
