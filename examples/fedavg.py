@@ -4,7 +4,7 @@ McMahan, Moore, Ramage, Hampson, Aguera y Arcas: "Communication-Efficient Learni
 Decentralized Data", AISTATS 2017, Algorithm 1.
 
     python3 examples/fedavg.py                                  # or
-    fedhpc run configs/quickstart.ini --run.plugin=examples/fedavg.py --algorithm.name=fedavg_py
+    python3 -m fedhpc run configs/quickstart.ini --run.plugin=examples/fedavg.py --algorithm.name=fedavg_py
 """
 
 import fedhpc
