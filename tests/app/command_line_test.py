@@ -146,13 +146,22 @@ class Plan(AppCase):
                      ["--data.train_fraction=1"], ["--algorithm.name=hierfavg", *edges]):
             arguments = [self.ini(SMALL), f"--run.output={self.folder}/{names}.h5", *more]
             told = json.loads(self.run_ok("plan", *arguments, "--json", ranks=2).stdout)
+            listed = [line.split("\t") for line in self.run_ok("plan", *arguments, "--series").stdout.splitlines()]
+            self.assertEqual([name for name, _, _ in listed], told["metrics"])
             self.run_ok("run", *arguments, "--force")
             with h5py.File(self.folder / f"{names}.h5") as file:
+                self.assertEqual(listed, [[name, *(text_of(file["rounds"][name].attrs[of]) for of in ("unit", "meaning"))]
+                                          for name in told["metrics"]])
                 self.assertEqual(told["config"], parse_config(text_of(file.attrs["config"])))
                 values = {name for name in file["rounds"] if np.isfinite(file["rounds"][name][...]).any()}
                 self.assertEqual({*told["metrics"], "round"}, values, more)
                 for name in DIGESTS:
                     self.assertEqual(told[name], file.attrs.get(name, b"").decode())
+
+    def test_a_plan_is_shown_in_one_way(self):
+        done = fedhpc("plan", self.ini(SMALL), "--series", "--json", cwd=self.folder)
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("--json has the series as well: leave out --series", done.stderr)
 
     def test_clients_that_batch_norm_leaves_without_steps_are_told_of(self):
         with h5py.File(self.folder / "parts.h5", "w") as file:
