@@ -135,6 +135,7 @@ class Reading(Case):
             (base + "run.seed = 1, 2\n", "the sweep sets run.seed of every run itself"),
             (base + "seeds = 3-1\n", "seeds = 3-1: not a list such as 1-3,7"),
             (base + "seeds = 1-3,2\n", "a seed stands there twice"),
+            (base + "train.lr = 1\ntrain.lr = 2\n", "key 'sweep.train.lr' is given twice"),
             (base + "rule = final\n", "rule = final: must be best or last"),
             (base + "aim = up\n", "aim = up: must be max or min"),
             (base + "select = all\n", "select = all: must be test or validation"),
