@@ -113,7 +113,7 @@ def works_alone(prefix, folder):
     # Pages of the program itself.
     page = (prefix / "share/man/man1/fedhpc.1").read_text()
     plain = page.replace("\\-", "-").replace("\\e", "\\").replace("\\&", "")
-    for words in ([], ["run"], ["resume"], ["plan"], ["list"], ["help"], ["export"], ["keys"]):
+    for words in ([], ["run"], ["resume"], ["plan"], ["list"], ["show"], ["help"], ["export"], ["keys"]):
         check(alone(program, "help", *words) in plain, f"fedhpc(1) does not say what fedhpc help {' '.join(words)} says")
     if shutil.which("man"):
         formatted = run("man", "--warnings", "-l", prefix / "share/man/man1/fedhpc.1", env={**bare, "MANWIDTH": "200"})
