@@ -117,8 +117,8 @@ kernels_reader() {
     say "no cuobjdump; the test of compiled kernels is left out" >&2
 }
 
-# unpack NAME VERSION PATTERN...: downloads a wheel and unpacks what matches into .deps/site. While it does so, and when it
-# was interrupted, there is .deps/site/NAME.partial
+# unpack NAME VERSION PATTERN...: downloads a wheel and unpacks what matches into .deps/site. While it does so, and after
+# an interruption, there is .deps/site/NAME.partial
 unpack() (  # in a shell of its own, whose trap tidies up also when the download fails
   name=$1 version=$2
   shift 2

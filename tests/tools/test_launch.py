@@ -10,7 +10,7 @@ from fedhpc.tools.paper_table import Job
 WARNING = "fedhpc: warning: 3 clients have no test samples\n"
 RULE = "-" * 74 + "\n"
 OPEN_MPI = f"{RULE}mpirun noticed that process rank 1 with PID 7 on node a exited on signal 9 (Killed).\n{RULE}"
-MPICH = "=   EXIT CODE: 9\n=====\nYOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)\nThis typically refers\n"
+MPICH = "=   EXIT CODE: 9\n=====\nYOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)\nThis may be\n"
 
 
 class Reasons(Folder):

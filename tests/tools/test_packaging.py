@@ -26,13 +26,13 @@ class Commit(unittest.TestCase):
     """What a build says of the commit that it is of."""
 
     def commit_of(self, sources):
-        subprocess.run(["cmake", f"-DSOURCE_DIR={sources}", f"-DOUTPUT={self.folder}/o", f"-DVERSION_HEADER={self.folder}/v",
-                        "-P", PROJECT / "cmake/write_build_info.cmake"], check=True)
+        subprocess.run(["cmake", f"-DSOURCE_DIR={sources}", f"-DOUTPUT={self.folder}/o",
+                        f"-DVERSION_HEADER={self.folder}/v", "-P", PROJECT / "cmake/write_build_info.cmake"], check=True)
         return re.search(r'_COMMIT "(.*)"', (self.folder / "o").read_text())[1]
 
     def git(self, *words):
-        return subprocess.run(["git", "-C", self.sources, "-c", "user.name=n", "-c", "user.email=e@e", *words], check=True,
-                              capture_output=True, text=True).stdout.strip()
+        return subprocess.run(["git", "-C", self.sources, "-c", "user.name=n", "-c", "user.email=e@e", *words],
+                              check=True, capture_output=True, text=True).stdout.strip()
 
     def test_that_of_the_sources_and_no_other(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -72,7 +72,8 @@ class WithoutPackages(unittest.TestCase):
         (site / f"torch-{version}.complete").touch()
         self.program("bin/ldconfig", "exit 0")
         for ends, again in (("exit 9", True), ("exit 0", True), ("exit 0", False)):
-            self.program("bin/unzip", f"mkdir -p .deps/site/nvidia/cu13/lib; >.deps/site/nvidia/cu13/lib/libcublas.so.13; {ends}")
+            library = ".deps/site/nvidia/cu13/lib/libcublas.so.13"
+            self.program("bin/unzip", f"mkdir -p {Path(library).parent}; >{library}; {ends}")
             code, said, _ = self.set_up("--cuda", "--no-packages", FEDHPC_TORCH="", CUDA_HOME=str(self.folder / "none"))
             self.assertEqual((code, "fetching nvidia-cublas\n" in said), (int(ends[-1]), again), said)
 

@@ -72,8 +72,10 @@ def folders_of(runs):
 
 
 def write_run(run, folder):
-    """Puts the run's event file into `folder` in one step; (its path, number of scalars). ResultError where that of another
-    run lies there."""
+    """Puts the run's event file into `folder` in one step; (its path, number of scalars).
+
+    ResultError where that of another run lies there.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     content, count = event_file_of(run)
     path = folder / f"events.out.tfevents.{int(start_of(run)):010d}.fedhpc"
