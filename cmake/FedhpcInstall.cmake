@@ -53,7 +53,7 @@ install(FILES "${PROJECT_BINARY_DIR}/fedhpc.pc" DESTINATION ${CMAKE_INSTALL_LIBD
 
 # What lies below share/fedhpc finds its own by the same paths as in the project's folder.
 install(DIRECTORY tools/ DESTINATION ${_share}/tools COMPONENT program USE_SOURCE_PERMISSIONS
-        REGEX "/(__pycache__|apptainer|site)$|/(setup|build|test|quickstart|docs|fuzz|wheel)\\.sh$" EXCLUDE
+        REGEX "/(__pycache__|apptainer|site)$|/(setup|build|test|quickstart|docs|fuzz|try_on|wheel)\\.sh$" EXCLUDE
         REGEX "/(bundle|draw_rooms|campaign)\\.py$|/completion\\.bash$" EXCLUDE)
 install(DIRECTORY python/fedhpc DESTINATION ${_share}/python COMPONENT program
         REGEX "/__pycache__$|/_core[^/]*\\.so$" EXCLUDE)

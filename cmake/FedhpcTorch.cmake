@@ -9,6 +9,9 @@
 # FEDHPC_TORCH (cache or environment variable) is a prefix with lib/ and include/; a wheel's `torch`
 # folder is one, so is /usr with Debian's libtorch-dev.
 
+if(TARGET fedhpc_torch)  # by another find_package of the same project
+  return()
+endif()
 if(NOT FEDHPC_TORCH)
   if(DEFINED ENV{FEDHPC_TORCH})
     set(FEDHPC_TORCH "$ENV{FEDHPC_TORCH}")
@@ -23,8 +26,14 @@ find_library(FEDHPC_TORCH_CPU_LIBRARY torch_cpu HINTS "${FEDHPC_TORCH}/lib" NO_D
 find_library(FEDHPC_C10_LIBRARY c10 HINTS "${FEDHPC_TORCH}/lib" NO_DEFAULT_PATH
              PATH_SUFFIXES x86_64-linux-gnu aarch64-linux-gnu)
 if(NOT FEDHPC_TORCH_CPU_LIBRARY OR NOT FEDHPC_C10_LIBRARY)
-  message(FATAL_ERROR "LibTorch not found below ${FEDHPC_TORCH}.\n"
-                      "Run tools/setup.sh, or set FEDHPC_TORCH to a prefix with lib/libtorch_cpu.so.")
+  string(CONCAT _reason "LibTorch not found below ${FEDHPC_TORCH}.\n"
+                        "Run tools/setup.sh, or set FEDHPC_TORCH to a prefix with lib/libtorch_cpu.so.")
+  if(CMAKE_FIND_PACKAGE_NAME)  # whoever looks for fedhpc may do without
+    set(${CMAKE_FIND_PACKAGE_NAME}_FOUND FALSE)
+    set(${CMAKE_FIND_PACKAGE_NAME}_NOT_FOUND_MESSAGE "${_reason}")
+    return()
+  endif()
+  message(FATAL_ERROR "${_reason}")
 endif()
 
 get_filename_component(FEDHPC_TORCH_LIBRARY_DIR "${FEDHPC_TORCH_CPU_LIBRARY}" DIRECTORY)

@@ -16,7 +16,10 @@ ask(_usage help)
 set(_page ".TH FEDHPC 1 \"\" \"fedhpc ${VERSION}\" \"User Commands\"\n.SH NAME
 fedhpc \\- simulator of personalized and communication\\-compressed federated learning
 .SH SYNOPSIS\n.nf\n${_usage}.fi\n.SH COMMANDS\n")
-foreach(_command run resume plan list help export)
+string(REGEX MATCHALL "fedhpc [a-z]+" _commands "${_usage}")
+list(TRANSFORM _commands REPLACE "fedhpc " "")
+list(REMOVE_DUPLICATES _commands)
+foreach(_command IN LISTS _commands)
   ask(_said help ${_command})
   string(APPEND _page ".SS fedhpc ${_command}\n.nf\n${_said}.fi\n")
 endforeach()

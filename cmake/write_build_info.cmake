@@ -1,7 +1,11 @@
 # Script mode: writes OUTPUT with the commit and versions, and VERSION_HEADER; see FedhpcBuildInfo.cmake.
-execute_process(COMMAND git -C "${SOURCE_DIR}" rev-parse --short=12 HEAD
-                OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
-if(failed)
+# Sources unpacked inside another project's repository have no commit of their own.
+execute_process(COMMAND git -C "${SOURCE_DIR}" rev-parse --show-toplevel --short=12 HEAD
+                OUTPUT_VARIABLE said OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+string(REGEX REPLACE "\n[^\n]*$" "" top "${said}")
+string(REGEX REPLACE "^.*\n" "" commit "${said}")
+file(REAL_PATH "${SOURCE_DIR}" source)
+if(failed OR NOT top STREQUAL source)
   set(commit "unknown")
 else()
   execute_process(COMMAND git -C "${SOURCE_DIR}" status --porcelain --untracked-files=no

@@ -117,7 +117,8 @@ kernels_reader() {
     say "no cuobjdump; the test of compiled kernels is left out" >&2
 }
 
-# unpack NAME VERSION PATTERN...: downloads a wheel and unpacks what matches into .deps/site
+# unpack NAME VERSION PATTERN...: downloads a wheel and unpacks what matches into .deps/site. While it does so, and after
+# an interruption, there is .deps/site/NAME.partial
 unpack() (  # in a shell of its own, whose trap tidies up also when the download fails
   name=$1 version=$2
   shift 2
@@ -131,7 +132,8 @@ unpack() (  # in a shell of its own, whose trap tidies up also when the download
     --platform "manylinux_2_25_$(uname -m)" --platform "manylinux_2_18_$(uname -m)" \
     --platform "manylinux_2_17_$(uname -m)" --platform "manylinux2014_$(uname -m)" "$name==$version" || exit
   mkdir -p .deps/site
-  unzip -q -o "$folder"/*.whl "$@" -d .deps/site
+  touch ".deps/site/$name.partial"
+  unzip -q -o "$folder"/*.whl "$@" -d .deps/site && rm ".deps/site/$name.partial"
 )
 
 libtorch() {
@@ -185,7 +187,8 @@ libtorch_cuda() {
   local library package version
   find .deps/site/nvidia -xtype l -delete  # links to a toolkit that has gone
   while read -r library package version; do
-    [ -n "$library" ] && ! has_library "$library" || continue
+    [ -n "$library" ] || continue
+    [ -e ".deps/site/$package.partial" ] || ! has_library "$library" || continue
     say "fetching $package"
     unpack "$package" "$version" 'nvidia/*' || return
   done <<<"$cuda_libraries"

@@ -45,6 +45,18 @@ def serves_a_project_by_cmake(prefix, folder):
     run(folder / "consumer")
 
 
+def is_looked_for(prefix, folder, *options, found):
+    """By two folders of a project that can do without it, twice by each."""
+    for name in ("one", "two"):
+        (folder / name).mkdir(parents=True)
+        (folder / name / "CMakeLists.txt").write_text(
+            f"find_package(fedhpc QUIET)\nfind_package(fedhpc QUIET)\nmessage(STATUS {name}=${{fedhpc_FOUND}})\n")
+    (folder / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.25)\nproject(asks LANGUAGES CXX)\n"
+                                           "add_subdirectory(one)\nadd_subdirectory(two)\n")
+    said = run(cmake, "-S", folder, "-B", folder / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}", *options)
+    check(re.findall(r"(?:one|two)=(\w+)", said) == [found, found], said)
+
+
 def serves_a_plugin(prefix, folder):
     """The example, built and run by nothing but what is installed."""
     example = prefix / "share/fedhpc/examples/plugin"
@@ -101,7 +113,7 @@ def works_alone(prefix, folder):
     # Pages of the program itself.
     page = (prefix / "share/man/man1/fedhpc.1").read_text()
     plain = page.replace("\\-", "-").replace("\\e", "\\").replace("\\&", "")
-    for words in ([], ["run"], ["resume"], ["plan"], ["list"], ["help"], ["export"], ["keys"]):
+    for words in ([], ["run"], ["resume"], ["plan"], ["list"], ["show"], ["help"], ["export"], ["keys"]):
         check(alone(program, "help", *words) in plain, f"fedhpc(1) does not say what fedhpc help {' '.join(words)} says")
     if shutil.which("man"):
         formatted = run("man", "--warnings", "-l", prefix / "share/man/man1/fedhpc.1", env={**bare, "MANWIDTH": "200"})
@@ -149,6 +161,8 @@ with tempfile.TemporaryDirectory() as scratch:
     works_alone(place, work)
     size = packs(work)
     serves_a_project_by_cmake(place, work / "consumer")
+    is_looked_for(place, work / "asks", found="1")
+    is_looked_for(place, work / "asks_in_vain", f"-DFEDHPC_TORCH={work / 'none'}", found="0")
     serves_a_plugin(place, work / "plugin")
     serves_a_project_by_pkg_config(place, work)
 print(f"installed, moved, run without the sources, found, built against, {size}")

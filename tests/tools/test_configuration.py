@@ -15,6 +15,10 @@ class Text(unittest.TestCase):
         self.assertEqual(config, {"train.lr": "0.05", "a.b": "c=d"})
         with self.assertRaises(results.ResultError):
             configuration.parse_config("[train]\nnonsense\n")
+        for text in ("[a]\nb = 1\nc = 2\n b=3\n", '[a]\nb = 1\n[c]\n[a]\nb = "3"\n', "b = 1\n\n\n\nb = 2\n[a]\n"):
+            with self.subTest(text), self.assertRaisesRegex(
+                    results.ResultError, r"line [45]: key '(a\.)?b' is given twice \(first in line [12]\); keep one"):
+                configuration.parse_config(text)
 
     def test_quoted_values_of_the_configuration(self):
         text = '[run]\noutput = "a #3 \\"b\\" \\\\ \\n.h5" # mine\nplain = x "y" # "z"\nodd = a\v\u2028b\n'

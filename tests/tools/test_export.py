@@ -135,6 +135,14 @@ class Export(Folder):
             self.assertEqual(len(list((self.folder / "tb" / "run").iterdir())), 1)
             writer.tell("round")
 
+    def test_the_file_of_another_run_stays(self):
+        folder = self.folder / "tb" / "run"
+        for hour, code in (("11", 0), ("12", 2), ("11", 0)):
+            path = write_run(self.folder / "run.h5", attributes={"started": np.bytes_(f"2026-01-31T{hour}:00:00Z")})
+            found = call(export, path, "--tensorboard", self.folder / "tb")
+            self.assertEqual((found[0], len(list(folder.iterdir()))), (code, 1), found)
+            self.assertEqual(self.events(folder)[0][0], 1769857200.0)
+
     def test_runs_of_one_name(self):
         paths = []
         for name in ("x", "y"):

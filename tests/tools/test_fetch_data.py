@@ -14,11 +14,12 @@ import tarfile
 import tempfile
 import threading
 import unittest
+import unittest.mock
 import zipfile
 
 TOOL = pathlib.Path(__file__).resolve().parents[2] / "tools" / "fetch_data.py"
 sys.path.insert(0, str(TOOL.parents[1] / "python"))
-from fedhpc.tools import fetch_data  # noqa: E402
+from fedhpc.tools import fetch_data, start  # noqa: E402
 
 PLAIN = bytes(range(256)) * 2000
 MEMBERS = {"one.bin": b"first" * 100, "two.bin": b"second" * 50}
@@ -244,6 +245,13 @@ class FetchTest(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("there are mnist, fmnist, cifar10, cifar100, svhn, tinyimagenet, covtype",
                       done.stderr)
+
+    def test_ctrl_c_is_one_line(self):
+        said = io.StringIO()
+        with (unittest.mock.patch.object(fetch_data, "main", side_effect=KeyboardInterrupt),
+              contextlib.redirect_stderr(said), self.assertRaises(SystemExit) as ended):
+            start.start("fetch_data")
+        self.assertEqual((ended.exception.code, said.getvalue()), (130, "fetch_data: interrupted\n"))
 
 
 if __name__ == "__main__":

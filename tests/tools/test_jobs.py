@@ -409,7 +409,8 @@ class WeakScaling(JobCase):
     commands = {**COMMANDS,
                 # Writes what it has of the run's number of ranks as the program's export would.
                 "fedhpc": COMMANDS["fedhpc"].replace('echo "fedhpc $*"', 'if [ "$1" = export ]; then\nranks=${2#run_weak}\n'
-                                                     'cp "${ranks%.h5}.csv" "$4/rounds.csv"; exit; fi\necho "fedhpc $*"'),
+                                                     'cp "${ranks%.h5}.csv" "$4/rounds.csv"; exit; fi\necho "fedhpc $*"')
+                .replace("name=run.h5;", '[ "$4" != run.rounds ] || { echo "${FAKE_ROUNDS:-20}"; exit; }\nname=run.h5;'),
                 # awk reads and prints numbers as LC_NUMERIC says, which no test can have: few machines know another locale.
                 "awk": f'[ "$LC_ALL" = C ] || echo "awk $LC_ALL" >>calls.log\nexec {shutil.which("awk")} "$@"\n'}
 
@@ -427,6 +428,11 @@ class WeakScaling(JobCase):
         self.assertEqual(lines[-3:], [["ranks", "clients", "s/round", "efficiency"], ["1", "3", "0.625", "1.000"],
                                  ["2", "6", "0.75", "0.833"]])
         self.assertEqual(expected, [0.625, 0.75])
+
+    def test_one_round_is_refused(self):
+        code, said = self.script("weak_scaling.sbatch", "run.ini", SLURM_NTASKS="2", SLURM_JOB_ID="7", FAKE_ROUNDS="1")
+        self.assertEqual((code, self.calls("fedhpc")), (2, []), said)
+        self.assertIn("the first round is not timed; set run.rounds to 2 or more\n", said)
 
 
 class Scripts(unittest.TestCase):

@@ -3,7 +3,9 @@
 import ast
 import os
 import re
+import shutil
 import subprocess
+import tempfile
 import types
 import unittest
 from pathlib import Path
@@ -17,6 +19,35 @@ VERSION = (PROJECT / "VERSION").read_text().split()[0]
 def options_of_cmake():
     text = "".join(path.read_text() for path in (PROJECT / "CMakeLists.txt", *(PROJECT / "cmake").glob("*.cmake")))
     return set(re.findall(r"(?:option|set)\((FEDHPC_[A-Z_]+) ", text))
+
+
+@unittest.skipUnless(shutil.which("cmake") and shutil.which("git"), "no cmake or no git")
+class Commit(unittest.TestCase):
+    """What a build says of the commit that it is of."""
+
+    def commit_of(self, sources):
+        subprocess.run(["cmake", f"-DSOURCE_DIR={sources}", f"-DOUTPUT={self.folder}/o",
+                        f"-DVERSION_HEADER={self.folder}/v", "-P", PROJECT / "cmake/write_build_info.cmake"], check=True)
+        return re.search(r'_COMMIT "(.*)"', (self.folder / "o").read_text())[1]
+
+    def git(self, *words):
+        return subprocess.run(["git", "-C", self.sources, "-c", "user.name=n", "-c", "user.email=e@e", *words],
+                              check=True, capture_output=True, text=True).stdout.strip()
+
+    def test_that_of_the_sources_and_no_other(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.folder = Path(folder)
+            self.sources = self.folder / "sources"
+            inside = self.sources / "inside another project"
+            inside.mkdir(parents=True)
+            self.assertEqual(self.commit_of(self.sources), "unknown")
+            self.git("init", "-q")
+            self.git("commit", "-q", "--allow-empty", "-m", "m")
+            self.assertEqual(self.commit_of(self.sources), self.git("rev-parse", "--short=12", "HEAD"))
+            link = self.folder / "link"
+            link.symlink_to(self.sources)
+            self.assertEqual(self.commit_of(link), self.commit_of(self.sources))
+            self.assertEqual(self.commit_of(inside), "unknown")
 
 
 class Spack(unittest.TestCase):

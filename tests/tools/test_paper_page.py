@@ -135,6 +135,7 @@ class WrittenPages(ReproduceCase):
         (pages.parent / "images").mkdir()
         self.page, self.first, self.kept = pages / "toy.md", pages / "README.md", (
             self.folder / "results" / "papers" / "toy.csv")
+        (self.folder / "CMakeLists.txt").touch()
         self.page.write_text(PAGE)
         self.first.write_text(MARKS["shares"])
 
@@ -169,6 +170,14 @@ class WrittenPages(ReproduceCase):
             self.assertEqual(done.returncode, 2)
             self.assertIn(message, done.stderr)
             self.assertFalse(self.kept.exists())
+
+    def test_an_installation_is_not_written_into(self):
+        self.paper("good")
+        self.call("--seeds", "1")
+        (self.folder / "CMakeLists.txt").unlink()
+        done = self.of_all("--write-docs")
+        self.assertEqual((done.returncode, self.kept.exists(), self.page.read_text()), (2, False, PAGE))
+        self.assertIn("is an installation\n", done.stderr)
 
 
 if __name__ == "__main__":

@@ -280,6 +280,16 @@ class WrittenRecords(ReproduceCase):
         self.call("--seeds", "2")
         self.assertIsNone(paper_record.read(self.results / "table.csv")[0].core_hours)
 
+    def test_seeds_without_a_value_leave_the_row_without_a_figure(self):
+        self.paper("good", rounds=20)
+        for lacking, words in ((1, "no global_accuracy of 1 of 2 seeds"), (2, "global_accuracy was never evaluated")):
+            self.call("--seeds", "2")
+            with h5py.File(self.results / f"good_seed{lacking}.h5", "r+") as file:
+                file["rounds/global_accuracy"][...] = float("nan")
+            self.assertIn(f"| -    | -          | finished (2 seeds); {words} |", self.call("--seeds", "2").stdout)
+            good = paper_record.read(self.results / "table.csv")[0]
+            self.assertEqual((good.ours, good.state), (None, f"done; {words}"))
+
     def test_table_csv_of_all_rows(self):
         self.paper("good", "fail", rounds=120)
         self.call("--quick")

@@ -1,5 +1,6 @@
 """tools/setup.sh where the system's packages are not its own affair: nothing is asked of a package manager."""
 
+import re
 import shutil
 import subprocess
 import tempfile
@@ -8,7 +9,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[2]
 # What the script calls besides Debian's programs.
-NEEDED = ("bash", "cat", "dirname", "env", "grep", "id", "readlink")
+NEEDED = ("bash", "cat", "dirname", "env", "grep", "id", "readlink", "find", "mkdir", "mktemp", "rm", "touch", "uname")
 
 
 class WithoutPackages(unittest.TestCase):
@@ -63,6 +64,18 @@ class WithoutPackages(unittest.TestCase):
         self.assertIn("apt-get", asked)
         self.assertIn("ninja-build", asked)
         self.assertNotIn("modules stand", said)
+
+    def test_a_wheel_half_unpacked_is_fetched_again(self):
+        site = self.folder / ".deps/site"
+        (site / "nvidia").mkdir(parents=True)
+        version = re.search("torch_version=(.*)", (self.folder / "tools/setup.sh").read_text())[1]
+        (site / f"torch-{version}.complete").touch()
+        self.program("bin/ldconfig", "exit 0")
+        for ends, again in (("exit 9", True), ("exit 0", True), ("exit 0", False)):
+            library = ".deps/site/nvidia/cu13/lib/libcublas.so.13"
+            self.program("bin/unzip", f"mkdir -p {Path(library).parent}; >{library}; {ends}")
+            code, said, _ = self.set_up("--cuda", "--no-packages", FEDHPC_TORCH="", CUDA_HOME=str(self.folder / "none"))
+            self.assertEqual((code, "fetching nvidia-cublas\n" in said), (int(ends[-1]), again), said)
 
     def test_the_page_has_that_heading(self):
         self.assertIn("\n## On a cluster with modules\n", (PROJECT / "docs/install.md").read_text())

@@ -39,6 +39,11 @@ class Submit(FakeCluster):
         self.assertEqual((options["nodes"], options["ntasks-per-node"], options["mem"]), ("4", "2", "300M"))
         self.assertIn("--distribution=block", script)  # multi_node's
 
+    def test_memory_per_cpu_or_gpu_takes_the_place_of_that_per_node(self):
+        for name in ("mem-per-cpu", "mem-per-gpu"):
+            options = directives(self.tool("submit", "run.ini", f"--sbatch=--{name}=4G"))
+            self.assertEqual([options.get(one) for one in (name, "mem")], ["4G", None])
+
     def test_gpus_are_one_per_rank(self):
         options = directives(self.tool("submit", "run.ini", "--gpus", "4", "--plan-ranks", "1"))
         self.assertEqual((options["ntasks"], options["gpus-per-task"]), ("4", "1"))

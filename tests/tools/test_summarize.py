@@ -56,6 +56,8 @@ class Summarize(Folder):
         run = results.load(write_run(self.folder / "run.h5", rounds=4, global_accuracy=v / 10, global_loss=v))
         self.assertEqual([s.values for s in best_and_last([run], "global_accuracy")], [(0.5,), (0.5,)])
         self.assertEqual([s.values for s in best_and_last([run], "global_loss")], [(1.0,), (5.0,)])
+        run = results.load(write_run(self.folder / "run.h5", rounds=4, personal_accuracy_std=v / 10))
+        self.assertEqual([s.values for s in best_and_last([run], "personal_accuracy_std")], [(0.1,), (0.5,)])
 
     def test_validation_chooses_the_best_round(self):
         v = np.array([np.nan, 0.3, 0.5, 0.4])

@@ -64,8 +64,9 @@ class Reading(Case):
             self.read(f"[sweep]\nbase = {self.folder}/near.ini\n")
 
     def test_methods_with_keys_of_their_own(self):
-        with open(self.folder / "run.ini", "a", encoding="utf-8") as file:
-            file.write("[algorithm]\nname = fedprox\nmu = 3\ncodec = bf16\n[algorithm.ditto]\nlambda = 2\n")
+        base = self.folder / "run.ini"
+        base.write_text(base.read_text().replace("name=good\n", "name = fedprox\nmu = 3\ncodec = bf16\n")
+                        + "[algorithm.ditto]\nlambda = 2\n")
         given = self.read("[sweep]\nbase = run.ini\nalgorithm.name = fedavg, fedprox, ditto\n"
                           "algorithm.fedprox.mu = 0.1, 1\ntrain.lr = 0.2\n")
         mu = "algorithm.fedprox.mu"
@@ -135,6 +136,7 @@ class Reading(Case):
             (base + "run.seed = 1, 2\n", "the sweep sets run.seed of every run itself"),
             (base + "seeds = 3-1\n", "seeds = 3-1: not a list such as 1-3,7"),
             (base + "seeds = 1-3,2\n", "a seed stands there twice"),
+            (base + "train.lr = 1\ntrain.lr = 2\n", "key 'sweep.train.lr' is given twice"),
             (base + "rule = final\n", "rule = final: must be best or last"),
             (base + "aim = up\n", "aim = up: must be max or min"),
             (base + "select = all\n", "select = all: must be test or validation"),

@@ -154,6 +154,11 @@ class Watch(Folder):
         add_clients(path, np.zeros((4, 2)), [10, 20, 30, 40])
         self.assertRegex(call(watch, path, "--once")[1], r"test loss +nan last +6.351e\+20 best \(round 10\)")
 
+    def test_the_code_of_a_diverged_run_is_its_own(self):
+        for asked, code in (("true", 1), ("false", 0)):
+            path = write_run(self.folder / "run.h5", status="diverged", config=f"[run]\nstop_on_divergence = {asked}\n")
+            self.assertEqual(call(watch, path)[0], code)
+
     def test_a_terminal_is_drawn_anew(self):
         run = write_run(self.folder / "run.h5")
         options = type("Options", (), {"run": run, "metric": None, "interval": 0.1, "wait": False, "once": False})

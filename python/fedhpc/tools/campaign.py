@@ -88,8 +88,9 @@ def main(arguments):
     parser.add_argument("--program", default="build/release/fedhpc", metavar="FEDHPC", help="[build/release/fedhpc]")
     parser.add_argument("--mpiexec", default="mpirun", metavar="MPIEXEC", help="[mpirun]")
     options = parser.parse_args(arguments)
-    if options.count is not None and options.count < 1:
-        parser.error(f"--count {options.count}: must be at least 1")
+    for name in ("count", "workers"):
+        if (given := getattr(options, name)) is not None and given < 1:
+            parser.error(f"--{name} {given}: must be at least 1")
     if not Path(options.program).exists():
         print(f"campaign: no program '{options.program}'; build it or give --program", file=sys.stderr)
         return 2

@@ -11,23 +11,25 @@ ESCAPES = {"n": "\n", "r": "\r"}  # in a quoted value; other characters behind a
 
 def parse_config(text):
     """The INI text as {"section.key": value}; `#` starts a comment outside double quotes, as in the simulator."""
-    values, section = {}, ""
+    values, places, section = {}, {}, ""
     for number, line in enumerate(text.split("\n"), 1):
         quoted = re.fullmatch(r'([^=#]*)=\s*"((?:[^"\\]|\\.)*)"\s*(?:#.*)?', line)
-        if quoted:
-            key, value = quoted.groups()
-            values[section + key.strip()] = re.sub(r"\\(.)", lambda mark: ESCAPES.get(mark[1], mark[1]), value)
-            continue
         line = line.split("#", 1)[0].strip()
         if not line:
             continue
-        if line.startswith("[") and line.endswith("]"):
+        if quoted:
+            key, value = quoted[1], re.sub(r"\\(.)", lambda mark: ESCAPES.get(mark[1], mark[1]), quoted[2])
+        elif line.startswith("[") and line.endswith("]"):
             section = line[1:-1].strip() + "."
+            continue
         elif "=" in line:
             key, value = line.split("=", 1)
-            values[section + key.strip()] = value.strip()
         else:
             raise ResultError(f"line {number} of the configuration is neither a [section] nor key=value: {line}")
+        key = section + key.strip()
+        if key in values:
+            raise ResultError(f"line {number}: key '{key}' is given twice (first in line {places[key]}); keep one")
+        values[key], places[key] = value.strip() if not quoted else value, number
     return values
 
 

@@ -5,8 +5,8 @@
 Every run is a folder DIR/RUN with one event file: the scalars of /rounds under their own names, step = round,
 wall time = the run's start plus the durations of its rounds. What was not evaluated in a round is left out.
 TensorBoard keeps scalars in single precision. A file that is there from an earlier call is replaced, so that a run
-that goes on can be exported again. Prints a line per run. Exit code 2: a file is missing or is no result file, or
-DIR cannot be written.
+that goes on can be exported again; one of another run, which began at another time, is refused. Prints a line per run.
+Exit code 2: a file is missing or is no result file, or DIR cannot be written or has another run of that name.
 """
 
 import argparse
@@ -72,13 +72,20 @@ def folders_of(runs):
 
 
 def write_run(run, folder):
-    """Puts the run's event file into `folder` in one step; (its path, number of scalars)."""
+    """Puts the run's event file into `folder` in one step; (its path, number of scalars).
+
+    ResultError where that of another run lies there.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     content, count = event_file_of(run)
     path = folder / f"events.out.tfevents.{int(start_of(run)):010d}.fedhpc"
     part = folder / f".{os.getpid()}.part"
+    earlier = list(folder.glob("events.out.tfevents.*.fedhpc"))
+    other = next((old for old in earlier if old.name != path.name), None)
+    if other and "started" in run.attributes:
+        raise ResultError(f"{other} is of another run than {run.path}; take it away or give another --tensorboard DIR")
     part.write_bytes(content)
-    for old in folder.glob("events.out.tfevents.*.fedhpc"):
+    for old in earlier:
         old.unlink()
     os.replace(part, path)
     return path, count

@@ -1,6 +1,7 @@
 """Starts one fedhpc run under mpirun, watches it, and stops it so that it can be resumed."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -9,6 +10,8 @@ from pathlib import Path
 
 INTERRUPTED = 75  # exit code of a run that wrote a checkpoint and can be resumed
 REFUSED = 2  # of one that does not start: its configuration, data or checkpoint cannot be used
+ERROR = "fedhpc: error:"  # what the program's own words on a failure begin with
+SIGNAL = re.compile(r"\bsignal:? \d", re.IGNORECASE)  # in mpirun's "exited on signal 9 (Killed)" or "Killed (signal 9)"
 # MPICH's mpiexec, hydra, ends with the number of the signal that killed a rank, where others add 128.
 SIGNALS_OF_HYDRA = (signal.SIGKILL, signal.SIGUSR1, signal.SIGTERM)
 CHECKPOINT_SECONDS = 60.0  # given to finish a round and write a checkpoint
@@ -90,14 +93,24 @@ def _end(process):
             continue
 
 
+def lines_of(text):
+    """The lines of what a program under mpirun says: Open MPI 5 writes a zero byte ahead of some."""
+    return [line.strip("\0").strip() for line in text.splitlines()]
+
+
+def own_error(text):
+    """The first error that the program itself names in its output; "" without one."""
+    found = next((line for line in lines_of(text) if line.startswith(ERROR)), "")
+    return found.removeprefix(ERROR).strip()
+
+
 def error_message(log, code):
-    """The first line in which the program itself names an error, else its first words, else the last line of all."""
-    # Open MPI 5 writes a zero byte ahead of some lines.
-    lines = [line.strip("\0").strip() for line in Path(log).read_text(encoding="utf-8", errors="replace").splitlines()]
-    for begin in ("fedhpc: error:", "fedhpc:"):  # notes and warnings may come before the error
-        for line in lines:
-            if line.startswith(begin):
-                return line.removeprefix(begin).strip()
+    """The program's own words, else mpirun's on the signal that ended a rank, else the last line of all but warnings."""
+    text = Path(log).read_text(encoding="utf-8", errors="replace")
+    if own := own_error(text):
+        return own
+    lines = [line for line in lines_of(text) if not line.startswith("fedhpc: warning:")]
     rule = next((i for i, line in enumerate(lines) if line.startswith("-----")), len(lines))
-    spoken = [line for line in lines[:rule] if line] or [line for line in lines[rule:] if line.strip("-")]
+    spoken = ([line for line in lines if SIGNAL.search(line)] or [line for line in lines[:rule] if line]
+              or [line for line in lines[rule:] if line.strip("-")])
     return (spoken[-1] if spoken else "no output") + f" (exit code {code})"

@@ -85,6 +85,7 @@ def _of_row(work, row, bits_of):
     shorter = [item for item in (jobs[0].overrides if jobs else ()) if item.startswith("run.rounds=")]
     config = " ".join([row.config, *dict.fromkeys([*row.overrides, *shorter])])
     state = _state(work, row, len(seeds), rounds, protocol)
+    state += paper_table.lacking_text(row, states)
     state += paper_table.diverged_text(sum(map(paper_table.has_diverged, states)), len(seeds))
     # A GPU's bits are those of its libraries and of what ran beside it: nobody can have them again.
     names = tuple(bits_of(job.output) if _device(run) == "cpu" else NO_BITS for job, run in finished)

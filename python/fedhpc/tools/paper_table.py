@@ -251,14 +251,27 @@ def row_result(row, states):
     """(mean, spread, finished) in the paper's unit over the finished `states` of the row's seeds.
 
     The spread is the sample standard deviation (n - 1), None below two seeds; the mean is None where
-    nothing is finished or the metric was never evaluated.
+    nothing is finished or a seed has no value: a mean over the others would flatter the method.
     """
-    values = [state.run.pick(row.metric, row.pick) * row.scale for state in states if state.kind == "finished"]
-    finished = len(values)
-    values = [value for value in values if value == value]
-    if not values:
-        return None, None, finished
-    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, finished
+    values = _values(row, states)
+    if not values or any(value != value for value in values):
+        return None, None, len(values)
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values)
+
+
+def _values(row, states):
+    """The row's figure of each finished seed; NaN where the metric was not evaluated or is no number."""
+    return [state.run.pick(row.metric, row.pick) * row.scale for state in states if state.kind == "finished"]
+
+
+def lacking_text(row, states):
+    """What a state says where finished runs have no figure, as in "; rmse was never evaluated"."""
+    values = _values(row, states)
+    lacking = sum(value != value for value in values)
+    if not lacking:
+        return ""
+    return f"; {row.metric} was never evaluated" if lacking == len(values) else (
+        f"; no {row.metric} of {lacking} of {len(values)} seeds")
 
 
 def seconds_per_round(states):
@@ -319,12 +332,10 @@ def figure_text(value, spread):
 
 def table_line(row, states, problem, left_out="", more=()):
     """One row as cells: table, data, method, metric, paper, ours, difference, `more`, state."""
-    mean, spread, finished = row_result(row, states)
+    mean, spread, _ = row_result(row, states)
     paper, ours = figure_text(row.paper, row.spread), figure_text(mean, spread)
     difference = "-" if mean is None or row.paper is None else f"{mean - row.paper:+.2f}"
-    state = state_text(row, states, problem, left_out)
-    if finished and mean is None:
-        state += f"; {row.metric} was never evaluated"
+    state = state_text(row, states, problem, left_out) + lacking_text(row, states)
     return [row.table, f"{row.dataset} {row.setting}", f"{row.method} {row.variant}".strip(), row.measured, paper, ours,
             difference, *more, state.replace("|", "/")]
 

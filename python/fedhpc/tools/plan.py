@@ -103,10 +103,9 @@ def _ask(program, arguments, ranks=1):
     except OSError as error:
         raise PlanError(f"{command[0]}: {error.strerror}; is it installed?") from None
     if done.returncode != 0:
-        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
-        said = next((line for line in lines if line.startswith("fedhpc: error:")), lines[0])
-        raise PlanError(said.removeprefix("fedhpc: error:").strip())
-    for line in done.stderr.splitlines():
+        lines = [line for line in launch.lines_of(done.stderr) if line] or ["no message"]
+        raise PlanError(launch.own_error(done.stderr) or lines[0])
+    for line in launch.lines_of(done.stderr):
         if line.startswith("fedhpc: warning:"):
             _tell_once(line)
     return done.stdout

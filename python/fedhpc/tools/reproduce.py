@@ -76,7 +76,7 @@ def parse_arguments(arguments):
     action.add_argument("--task", metavar="RUN", help="run or resume one run, as a task of that job does")
     parser.add_argument("--submit", action="store_true", help="with --slurm: give the job to sbatch")
     parser.add_argument("--slurm-minutes", type=int, default=240, metavar="N", help="time limit of a task [240]")
-    parser.add_argument("--slurm-tasks", type=int, metavar="N", help="tasks at work at the same time [all]")
+    parser.add_argument("--slurm-tasks", type=int, metavar="N", help="tasks of an array at work at the same time [all]")
     parser.add_argument("--slurm-options", default="", metavar="TEXT",
                         help='more options of sbatch, as in --slurm-options="--partition=gpu --gres=gpu:1"')
     parser.add_argument("--missing", action="store_true",
@@ -94,6 +94,8 @@ def parse_arguments(arguments):
     parser.add_argument("--output-dir", type=Path, default=kept / "results" / "papers", metavar="DIR")
     parser.add_argument("--fedhpc", type=Path, metavar="PATH", help="the program [$FEDHPC, build/*/, PATH]")
     options = parser.parse_args(arguments)
+    if options.write_docs and kept != ROOT:
+        parser.error(f"--write-docs writes into the project's folder, and {ROOT} is an installation")
     elsewhere = options.slurm or options.task  # there, the node decides
     if options.ranks < 1 or (options.ranks > launch.cores() and not elsewhere):
         parser.error(f"--ranks {options.ranks}: must be 1 to {launch.cores()}, the cores of this machine")

@@ -28,11 +28,13 @@ def start(name):
                   "install it there, or start this tool by another Python")
         print(f"{name}: this Python has no {', '.join(missing)}; {advice}", file=sys.stderr)
         sys.exit(2)
-    main = importlib.import_module(f"fedhpc.tools.{name}").main
     try:
-        code = main(sys.argv[1:])
+        code = importlib.import_module(f"fedhpc.tools.{name}").main(sys.argv[1:])
         sys.stdout.flush()
     except BrokenPipeError:  # the reader of a pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 1
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted", file=sys.stderr)
+        code = 130
     sys.exit(code)

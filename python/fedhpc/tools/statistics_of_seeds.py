@@ -9,7 +9,8 @@ from .axes import carried, horizontal
 from .result_file import ResultError
 from .style import PlotError
 
-SMALLER_IS_BETTER = ("loss", "perplexity", "rmse", "error", "residual", "gap", "distortion", "seconds", "bytes")
+SMALLER_IS_BETTER = ("loss", "perplexity", "rmse", "error", "residual", "gap", "distortion", "seconds", "bytes",
+                     "_std")
 TARGET_AXES = ("rounds", "bytes", "seconds", "wall")
 
 
@@ -35,7 +36,7 @@ def sample_of(values, runs):
 
 
 def smaller_is_better(metric):
-    """Whether the metric is one that training makes smaller: losses, errors, costs."""
+    """Whether the metric is one that training makes smaller: losses, errors, spreads, costs."""
     return any(word in metric for word in SMALLER_IS_BETTER)
 
 

@@ -7,7 +7,7 @@ Any --section.key=value goes to the run. NAME is a script of jobs/: single_node,
 array_seeds or weak_scaling; without it single_node, or multi_node with --nodes above 1. `fedhpc plan` is asked
 first: a configuration that the program refuses is refused here, and what it says of memory and time fills in
 
-    --mem    per node: ranks x 1.5 x the plan's bytes per rank
+    --mem    per node: ranks x 1.5 x the plan's bytes per rank; not beside --mem-per-cpu or --mem-per-gpu
     --time   1.5 x rounds x seconds per round + 15 min, in whole minutes (weak_scaling: for all its runs)
 
 The factors are margins for what a plan does not know: MPI's buffers, reading data, slower nodes. The plan is made on this machine, on as many ranks as it has cores; --plan-ranks 1 needs no mpirun here. On GPUs --time
@@ -104,6 +104,8 @@ def directives_of(plan, shape, node_memory=None):
               "mem": f"{memory}M", "time": time_limit(plan, shape.runs)}
     if shape.gpus_per_rank:
         filled["gpus-per-task"] = shape.gpus_per_rank
+    if {"mem-per-cpu", "mem-per-gpu"} & set(shape.directives):  # sbatch takes one of the three
+        del filled["mem"]
     return {**filled, **shape.directives}
 
 

@@ -79,7 +79,7 @@ def parse_arguments(arguments):
     parser.add_argument("--select", choices=("test", "validation"), help="what rounds and points are chosen by")
     what.add_argument("--report", action="store_true", help="print the table and the best point, run nothing")
     parser.add_argument("--output", type=Path, metavar="DIR", help="folder of the results [the sweep's own]")
-    parser.add_argument("--at-once", type=int, metavar="N", help="most tasks of the array at the same time [all]")
+    parser.add_argument("--at-once", type=int, metavar="N", help="most tasks of an array at the same time [all]")
     add_cluster_options(parser)
     options = parser.parse_args(arguments)
     if options.submit and (options.local or options.report):

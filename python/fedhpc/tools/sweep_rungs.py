@@ -5,9 +5,9 @@ of the next, and so on. What a rung decides follows from the result files up to 
 since, so that nothing else is kept. A sweep without halving has one rung, on which nothing is cut.
 """
 
-import re
 from dataclasses import dataclass, replace
 
+from .launch import own_error
 from .paper_table import JobState, job_state
 from .reproduction import KEPT, files_beside
 from .results import DIVERGED
@@ -83,11 +83,9 @@ def state_at(job, state, rounds):
 def _last_words(job):
     """The program's own words on why a run has failed, in the log of its last start; "" without any."""
     try:
-        text = job.output.with_suffix(".log").read_text(encoding="utf-8", errors="replace")
+        return own_error(job.output.with_suffix(".log").read_text(encoding="utf-8", errors="replace"))
     except OSError:
         return ""
-    found = re.search(r"^fedhpc: error: *(.+)$", text, re.MULTILINE)
-    return found[1].strip() if found else ""
 
 
 def _due(points, states, rounds, tried):

@@ -4,8 +4,9 @@
 
 On a terminal the view is drawn anew every --interval seconds; elsewhere (a log, a pipe) every new round that
 is seen is one plain line. The run is only read, never held up. Ends by itself when the run has ended: exit code 0
-if it is complete, 1 if it was interrupted or has failed. A run that is killed leaves no word in its file: after a
-silence of ten rounds the view says `running or killed` and goes on, until Ctrl-C (exit code 130).
+if it is complete or has diverged, 1 if it was interrupted, has failed or was stopped by run.stop_on_divergence. A run
+that is killed leaves no word in its file: after a silence of ten rounds the view says `running or killed` and goes
+on, until Ctrl-C (exit code 130).
 --wait: also waits for a file that is not there yet, and for a run that was interrupted or has failed to be
 resumed, as a batch system does that puts the job back into its queue. A file that `fedhpc resume` replaces is
 opened again by itself. --once: one view, exit code 0. Exit code 2: no file (without --wait), or no result file.
@@ -25,7 +26,7 @@ from .axes import unit_prefix
 from .follower import Follower
 from .labels import title_of
 from .panels import name_of
-from .results import ENDED, RUNNING, SILENT, ResultError
+from .results import DIVERGED, ENDED, RUNNING, SILENT, ResultError
 from .text_chart import chart
 
 RATE_ROUNDS = 20  # the rate is that of so many last rounds
@@ -174,8 +175,8 @@ def watch(options, terminal):
             shown, trouble = state, None
             if options.once:
                 return 0
-            if run.status in ENDED:
-                return 0
+            if run.status in ENDED:  # the run's own code
+                return 1 if run.status == DIVERGED and run.config.get("run.stop_on_divergence") == "true" else 0
             if run.status not in (RUNNING, SILENT) and not options.wait:
                 print(f"{run.status}: `fedhpc resume {options.run}` goes on with it", flush=True)
                 return 1
