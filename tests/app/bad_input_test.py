@@ -111,7 +111,8 @@ OTHERS = {"run.save": "draws", "data.standardize": "none", "data.labels_rule": "
           "topology.edge_participation": "0.5", "topology.placement": "home", "train.lr_final": "0.01",
           "train.lr_unit": "epoch", "train.weight_decay": "0.01", "train.straggler_work": "none", "train.block": "2",
           "train.precision": "bf16", "algorithm.gamma1": "0.1", "algorithm.restart": "step",
-          "algorithm.evaluate": "local", "algorithm.start": "factors", "server.optimizer": "yogi", "server.lr": "0.1", "server.eps": "0.002"}
+          "algorithm.evaluate": "local", "algorithm.start": "factors", "server.optimizer": "yogi",
+          "server.lr": "0.1", "server.eps": "0.002"}
 
 
 def another(key, value):
