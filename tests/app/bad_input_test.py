@@ -5,6 +5,7 @@ the key or file, the value and the remedy, before anything is written.
 import fcntl
 import gzip
 import os
+import re
 import shutil
 import subprocess
 import unittest
@@ -13,6 +14,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 from app_support import IDX_FILES, AppCase, apart, edited, environment, fedhpc, main, options, read_idx, write_idx
+from fedhpc.tools.configuration import parse_config
+from fedhpc.tools.result_file import text_of
 
 BASE = """[run]
 rounds = 1
@@ -27,6 +30,99 @@ hidden = 5
 [train]
 block = 1
 """
+
+# Of methods: runs of which as many keys as can be have an effect.
+MANY_KEYS = """[run]
+rounds = 1
+[data]
+name = synthetic
+clients = 6
+samples_per_client = 40
+validation_fraction = 0.2
+[model]
+name = dnn
+hidden = 8
+[train]
+batch_size = 4
+local_epochs = 1
+momentum = 0.5
+clip_norm = 3
+label_smoothing = 0.1
+stragglers = 0.2
+[network]
+latency_ms = 20
+"""
+OF_MANY_KEYS = {
+    "fedavg": """client_cloud_mbps = 10
+[data]
+partition = dirichlet
+alpha = 0.7
+[topology]
+participation = 0.5
+[train]
+lr_schedule = step
+lr_every = 3
+lr_warmup = 2
+[privacy]
+clip = 0.5
+noise = 1
+[algorithm]
+weighting = uniform
+[server]
+optimizer = adam
+""",
+    "pfedme": """client_cloud_mbps = 10
+[data]
+partition = labels
+labels_per_client = 2
+[train]
+lr_schedule = cosine
+[algorithm]
+name = pfedme
+""",
+    "sfedhp": """client_edge_mbps = 10
+edge_cloud_mbps = 100
+[topology]
+edges = 2
+[algorithm]
+name = sfedhp
+restart = round
+""",
+    "fedmud": """client_cloud_mbps = 10
+[model]
+exclude = none
+[algorithm]
+name = fedmud
+""",
+}
+# What `fedhpc help resume` lists.
+CHANGEABLE = ["run.rounds", "run.output", "run.plugin", "run.progress", "run.log_level", "run.eval_every", "run.live",
+              "run.device", "run.collective_timeout", "run.mpi", "run.checkpoint_every", "run.grace_seconds",
+              "run.stop_on_divergence", "data.dir", "data.file", "data.test_file", "data.partition_file", "model.file",
+              "model.init_file", "store.device_budget"]
+# With another one of these other keys have an effect, or none is among their values.
+LEFT_AS_THEY_ARE = {"run.dtype", "data.name", "data.augment", "data.split", "data.partition", "data.train_per_class",
+                    "data.test_per_class", "model.name", "train.local_steps", "train.lr_schedule", "train.loss",
+                    "train.optimizer", "algorithm.name", "algorithm.weighting", "algorithm.downlink_codec",
+                    "algorithm.codec", "algorithm.transmit_fraction"}
+OTHERS = {"run.save": "draws", "data.standardize": "none", "data.labels_rule": "least_used",
+          "data.synthetic_clusters": "2", "model.init": "xavier", "model.factorisation": "low_rank_aad",
+          "model.compression_scope": "model", "model.exclude": "first", "topology.participation": "0.8",
+          "topology.edge_participation": "0.5", "topology.placement": "home", "train.lr_final": "0.01",
+          "train.lr_unit": "epoch", "train.weight_decay": "0.01", "train.straggler_work": "none", "train.block": "2",
+          "train.precision": "bf16", "algorithm.gamma1": "0.1", "algorithm.restart": "step",
+          "algorithm.evaluate": "local", "algorithm.start": "factors", "server.optimizer": "yogi",
+          "server.lr": "0.1", "server.eps": "0.002"}
+
+
+def another(key, value):
+    """Another value that the key takes."""
+    if key in OTHERS:
+        return OTHERS[key]
+    if value in ("true", "false"):
+        return {"true": "false", "false": "true"}[value]
+    return str(int(value) + 1) if value.lstrip("-").isdigit() else f"{float(value) / 2:g}"
+
 
 # name: (arguments after `run base.ini`, words the message must hold)
 KEYS = {
@@ -292,6 +388,28 @@ class BadInput(AppCase):
             for ranks in (0, 2) if name in ("another rate", "fewer rounds", "no data") else (0,):
                 with self.subTest(name, ranks=ranks):
                     self.refused(["resume", "run.h5", *arguments], words, ranks=ranks)
+
+    def test_no_key_changes_on_resume_but_those_that_may(self):
+        told = self.run_ok("help", "resume").stdout
+        may = re.findall(r"^  ([a-z]+\.[a-z_]+)$", told, re.MULTILINE)
+        self.assertEqual(sorted(may), sorted(CHANGEABLE))
+        seen = set()
+        for method, text in OF_MANY_KEYS.items():
+            with self.subTest(method):
+                base = self.ini(MANY_KEYS + text, f"{method}.ini")
+                self.run_ok("run", base, f"--run.output={method}.h5")
+                with h5py.File(self.folder / f"{method}.h5") as file:
+                    before = parse_config(text_of(file.attrs["config"]))
+                after = {key: another(key, value) for key, value in before.items() if key not in {*may, *LEFT_AS_THEY_ARE}}
+                lines = "".join(f"[{key.split('.')[0]}]\n{key.split('.')[1]} = {value}\n"
+                                for key, value in (before | after).items() if key not in {"train.local_steps", *may})
+                self.ini(f"{lines}[run]\nrounds = 2\n", "other.ini")
+                done = fedhpc("resume", f"{method}.h5", "other.ini", cwd=self.folder)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                for key, value in after.items():
+                    self.assertIn(f"{key} = {value} (was {before[key]})", done.stderr)
+                seen |= set(after)
+        self.assertGreater(len(seen), 60)
 
     def test_an_edited_configuration(self):
         """All keys that differ are named; what may change does, here to a run that goes on."""

@@ -14,7 +14,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 from app_support import (
-    SMALL_RUN, AppCase, fedhpc, finish, is_gone, killed_codes, main, open_mpi, ranks_of, rounds_in, start, wait_until,
+    HANG, SMALL_RUN, AppCase, fedhpc, finish, is_gone, killed_codes, main, open_mpi, ranks_of, rounds_in, start,
+    wait_until,
 )
 
 CONFIG = """[run]
@@ -71,9 +72,7 @@ class Faults(FaultCase):
             with self.subTest(stopped=stopped):
                 process, ranks, path = self.begin("--run.collective_timeout=3", ranks=3)
                 os.kill(ranks[stopped], signal.SIGSTOP)
-                began = time.monotonic()
                 done = finish(process)
-                self.assertLess(time.monotonic() - began, 6)
                 self.assertEqual(done.returncode, 1, done.stderr)
                 self.one_line(done, f": rank {stopped} on ", "gives no sign of life (last heard of: ",
                               " in round ", " (collective ", "for 3 s", "run.collective_timeout")
@@ -151,12 +150,10 @@ class Faults(FaultCase):
         (self.folder / "tokens.csv").write_text(rows + "\n")
         keys = ["--data.name=csv", "--data.file=tokens.csv", "--data.client_column=client", "--data.partition=natural",
                 "--data.standardize=none", "--data.train_fraction=1", "--data.clients=4", "--model.name=lstm_leaf",
-                "--model.units=8", "--train.batch_size=5", "--run.rounds=2", "--run.collective_timeout=60"]
+                "--model.units=8", "--train.batch_size=5", "--run.rounds=2", f"--run.collective_timeout={10 * HANG:g}"]
         (self.folder / "empty.ini").write_text("")
         for ranks in (0, 2):
-            began = time.monotonic()
             done = fedhpc("run", "empty.ini", *keys, cwd=self.folder, ranks=ranks)
-            self.assertLess(time.monotonic() - began, 40)
             self.assertEqual(done.returncode, 1, done.stderr)
             self.one_line(done, "the input holds 1000")
 

@@ -9,7 +9,7 @@ import time
 
 import h5py
 import numpy as np
-from app_support import AppCase, fedhpc, finish, main, start
+from app_support import AppCase, contents, fedhpc, finish, main, rounds_in, start, wait_until
 
 METRICS = """round train_loss global_accuracy global_loss edge_accuracy personal_accuracy
 personal_accuracy_weighted personal_accuracy_std personal_accuracy_p10 personal_loss
@@ -199,13 +199,16 @@ class ResultFile(AppCase):
                 self.equal_models(bare, still)
                 self.equal_models(still, first)
 
-    def grow(self, *arguments):
-        """Starts a long run and waits until 5 rounds can be read."""
+    def start_long(self, *arguments):
         ini = self.ini(CONFIG.format(data=self.data), "long.ini")
         running = start("run", ini, "--run.rounds=1000000", "--run.save=init,partition,draws", *arguments,
                         cwd=self.folder)
         self.addCleanup(lambda: (running.kill(), running.communicate()))
-        path = self.folder / "long.h5"
+        return running, self.folder / "long.h5"
+
+    def grow(self, *arguments):
+        """Starts a long run and waits until 5 rounds can be read."""
+        running, path = self.start_long(*arguments)
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline and running.poll() is None:
             try:
@@ -227,6 +230,34 @@ class ResultFile(AppCase):
         self.assertGreaterEqual(len(file["draws/cohort"]), done)
         self.assertGreaterEqual(len(file["clients/accuracy"]), done)
         return done
+
+    def test_a_file_for_ordinary_readers_holds_the_same(self):
+        for ranks in (0, 2):
+            with self.subTest(ranks=ranks):
+                for live in ("swmr", "flush"):
+                    self.run_file(f"--run.live={live}", "--run.reproducible=true", "--run.save=init,partition,draws",
+                                  name=f"{live}.h5", ranks=ranks).close()
+                swmr, flush = (contents(self.folder / f"{live}.h5") for live in ("swmr", "flush"))
+                self.assertEqual(swmr, flush)
+                self.run_ok("resume", "flush.h5", "--run.rounds=8", ranks=ranks)
+                with h5py.File(self.folder / "flush.h5") as file:
+                    self.assertEqual((self.intact(file), file.attrs["status"]), (8, b"complete"))
+
+    def test_a_file_for_ordinary_readers_is_whole_after_a_kill(self):
+        running, path = self.start_long("--run.live=flush", "--run.checkpoint_every=1")
+        wait_until(running, lambda: list(self.folder.glob("long.ckpt.*.h5")))
+        os.kill(running.pid, signal.SIGKILL)
+        running.wait()
+        with h5py.File(path) as file:
+            self.assertGreaterEqual(self.intact(file), 1)
+            self.assertEqual(file.attrs["status"], b"running")
+
+    def test_without_being_told_a_short_run_has_a_checkpoint_of_its_end_alone(self):
+        self.run_file("--run.rounds=40").close()
+        self.assertEqual([path.name for path in self.folder.glob("*.ckpt.*")], ["run.ckpt.40.h5"])
+        running, _ = self.start_long()
+        wait_until(running, lambda: rounds_in(self.folder / "long.h5") > 40)
+        self.assertEqual(list(self.folder.glob("long.ckpt.*")), [])
 
     def test_readable_while_it_runs_and_after_a_kill(self):
         running, path = self.grow()

@@ -73,14 +73,16 @@ class SameBits(AppCase):
         return digest(self.folder / "run.h5")
 
     def test_every_configuration(self):
-        here = machine()
         records = json.loads(RECORD.read_text())
+        recorded = {name for one in records for name in one["digests"]}
+        self.assertEqual([name for name, *_ in configurations() if name not in recorded], [], "nowhere recorded: --record")
+        if not os.environ.get("FEDHPC_DATA"):
+            self.skipTest("the papers' data are not here")
+        here = machine()
         record = next((one for one in records if one["machine"] == here), None)
         if record is None:
             self.skipTest(f"nothing is recorded for {here}")
         for name, file, overrides in configurations():
-            if not any(name in one["digests"] for one in records):
-                self.fail(f"{name} is recorded nowhere: --record")
             if name not in record["digests"]:
                 continue
             for ranks in (0, 3):
@@ -96,6 +98,4 @@ class SameBits(AppCase):
 if __name__ == "__main__":
     if "--record" in sys.argv:
         sys.argv[sys.argv.index("--record")] = "SameBits.record"
-    elif not os.environ.get("FEDHPC_DATA") or not RECORD.exists():
-        sys.exit(77)
     main()

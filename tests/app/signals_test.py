@@ -99,9 +99,7 @@ class Signals(AppCase):
                 time.sleep(0.5)
                 self.assertIsNone(process.poll(), "the round goes on")
                 process.send_signal(signal.SIGUSR1)
-                began = time.monotonic()
                 self.assertEqual(finish(process).returncode, 1)
-                self.assertLess(time.monotonic() - began, 20)
                 self.assertEqual(list(self.folder.glob("run.ckpt.*")), [])
                 path.unlink()
 

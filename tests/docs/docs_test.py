@@ -137,6 +137,10 @@ class Documentation(unittest.TestCase):
     def setUpClass(cls):
         cls.pages = all_pages()
 
+    def test_there_are_pages(self):
+        self.assertGreater(len(self.pages), 20)
+        self.assertIn("docs/semantics.md", [page.name for page in self.pages])
+
     def none_of(self, complaints):
         self.assertEqual(list(complaints), [])
 

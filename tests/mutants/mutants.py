@@ -3,8 +3,8 @@
 usage: mutants.py [NAME ...]
 
 Each defect is put into the sources, built, and looked for by the short suite's tests of `caught_by` (a pattern for
-ctest -R); the sources are then as before. It needs a working copy without changes and build/release, built. Exit code 1
-where a defect was not caught. Half an hour on two cores.
+ctest -R); the sources are then as before. It needs a working copy without changes and build/release, built. The same
+tests have to pass without a defect. Exit code 1 where a defect was not caught. Half an hour on two cores.
 """
 
 import dataclasses
@@ -96,6 +96,20 @@ def run(*command, **environment):
     return subprocess.run(command, cwd=SOURCE, capture_output=True, text=True, env={**os.environ, **environment})
 
 
+def tests_of(pattern, *how):
+    """What ctest prints of these tests of the short suite."""
+    return run("ctest", "--preset", "release", "-R", pattern, "-LE", "long", *how,
+               OMP_NUM_THREADS="1", FEDHPC_TESTS="short").stdout
+
+
+def failures(printed):
+    """Of ctest's list the tests that have failed or crashed, and the lines of the others: what was not run, took too
+    long or was killed has caught nothing."""
+    lines = re.findall(r"^\s*\d+ - ((\S+) \((.+?)\))", printed.partition("tests FAILED:")[2], re.MULTILINE)
+    crashes = ("Failed", "SEGFAULT", "Subprocess aborted")
+    return ([name for _, name, end in lines if end in crashes], [line for line, _, end in lines if end not in crashes])
+
+
 def verdict(mutant):
     """What became of a mutant, and whether a test has caught it."""
     file = SOURCE / mutant.file
@@ -107,10 +121,8 @@ def verdict(mutant):
         built = run("cmake", "--build", "--preset", "release")
         if built.returncode != 0:
             return "does not build:\n" + built.stdout[-2000:], False
-        tested = run("ctest", "--preset", "release", "-R", mutant.caught_by, "-LE", "long", "--stop-on-failure",
-                     OMP_NUM_THREADS="1", FEDHPC_TESTS="short")
-        failed = re.findall(r"^\s*\d+ - (\S+) \(", tested.stdout, re.MULTILINE)
-        return (f"caught by {', '.join(failed)}", True) if failed else ("not caught", False)
+        failed, others = failures(tests_of(mutant.caught_by, "--stop-on-failure"))
+        return (f"caught by {', '.join(failed)}", True) if failed else (": ".join(["not caught", *others]), False)
     finally:
         file.write_text(text)
 
@@ -120,6 +132,10 @@ def main():
         print("the working copy has changes", file=sys.stderr)
         return 2
     chosen = [mutant for mutant in MUTANTS if not sys.argv[1:] or mutant.name in sys.argv[1:]]
+    failed, others = failures(tests_of("|".join(sorted({mutant.caught_by for mutant in chosen}))))
+    if failed or others:
+        print(f"without any defect: {', '.join([*failed, *others])}", file=sys.stderr)
+        return 2
     missed = 0
     for mutant in chosen:
         what, caught = verdict(mutant)

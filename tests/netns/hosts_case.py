@@ -13,7 +13,6 @@ from netns_support import Hosts, missing
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "app"))
 import app_support  # noqa: E402
 
-SKIPPED = 77  # exit code
 ENDING = 30.0  # s, for the last process of a run to end
 options = argparse.Namespace(wire_traffic="wire_traffic")
 
@@ -28,7 +27,7 @@ def main():
     reason = missing() or ("" if app_support.open_mpi().startswith("4.") else "hosts are named as Open MPI 4 wants it")
     if reason:
         print(f"skipped: {reason}")
-        sys.exit(SKIPPED)
+        sys.exit(app_support.SKIPPED)
     sys.argv[1:] = rest
     app_support.main()
 

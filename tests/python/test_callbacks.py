@@ -1,6 +1,7 @@
 """Callbacks of a run: what TensorBoard, MLflow and Weights & Biases find, also after an interruption."""
 
 import glob
+import importlib.machinery
 import importlib.util
 import json
 import os
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import types
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -181,6 +183,129 @@ class OfTensorBoard(Folder):
         self.assertEqual(events.summary_metadata["config"].plugin_data.plugin_name, "text")
         text = tensor_util.make_ndarray(events.Tensors("config")[0].tensor_proto).item().decode()
         self.assertEqual([line.strip() for line in text.splitlines()], [f"{k} = {v}" for k, v in FLAT.items()])
+
+
+def stand_in(case, name, **members):
+    """A library that is there for this test; returns it."""
+    library = types.ModuleType(name)
+    library.__spec__ = importlib.machinery.ModuleSpec(name, None)
+    vars(library).update(members)
+    there = mock.patch.dict(sys.modules, {name: library})
+    there.start()
+    case.addCleanup(there.stop)
+    return library
+
+
+class CallsOfMLflow(unittest.TestCase):
+    """What the library is called with, also where it is not installed."""
+
+    def setUp(self):
+        self.client = mock.Mock()
+        self.client.get_experiment_by_name.return_value = None
+        self.client.create_experiment.return_value = "e1"
+        self.client.create_run.return_value.info.run_id = "r1"
+        self.client.get_run.return_value.data.params = {"algorithm.name": "fedavg"}
+        entities = stand_in(self, "mlflow.entities", Param=lambda *it: it, Metric=lambda *it: it)
+        self.mlflow = stand_in(self, "mlflow", MlflowClient=mock.Mock(return_value=self.client), entities=entities,
+                               active_run=mock.Mock(return_value=None))
+        environment = mock.patch.dict(os.environ)
+        environment.start()
+        self.addCleanup(environment.stop)
+        for name in ("MLFLOW_EXPERIMENT_ID", "MLFLOW_EXPERIMENT_NAME"):
+            os.environ.pop(name, None)
+
+    def logged(self, kind):
+        return [call.kwargs[kind] for call in self.client.log_batch.call_args_list if kind in call.kwargs]
+
+    def test_a_run(self):
+        with mock.patch("time.time", return_value=12.3456):
+            run(MLflow("digits", "place", run_name="first"))
+        self.mlflow.MlflowClient.assert_called_once_with(tracking_uri="place")
+        self.client.create_experiment.assert_called_once_with("digits")
+        self.client.create_run.assert_called_once_with("e1", run_name="first")
+        self.assertEqual({call.args for call in self.client.log_batch.call_args_list}, {("r1",)})
+        # MLflow has the method's name already.
+        self.assertEqual(self.logged("params"),
+                         [[("run.rounds", "3"), ("train.lr", "0.1"), ("train.batch.size", "20")]])
+        self.assertEqual(self.logged("metrics"), [[("train_loss", 0.5, 12345, 1)],
+                                                  [("train_loss", 0.25, 12345, 2), ("global_accuracy", 0.75, 12345, 2)],
+                                                  [("train_loss", float("inf"), 12345, 6)]])
+        self.client.set_terminated.assert_called_once_with("r1", "FINISHED")
+
+    def test_how_a_run_ends(self):
+        for status, of_mlflow in (("complete", "FINISHED"), ("interrupted", "KILLED"), ("diverged", "FAILED"),
+                                  ("failed", "FAILED")):
+            self.client.set_terminated.reset_mock()
+            run(MLflow(), status=status)
+            self.client.set_terminated.assert_called_once_with("r1", of_mlflow)
+
+    def test_many_and_long_parameters(self):
+        MLflow().begin({f"k{i}": "x" * 7000 for i in range(250)})
+        self.assertEqual([len(batch) for batch in self.logged("params")], [100, 100, 50])
+        self.assertEqual({len(value) for batch in self.logged("params") for _, value in batch}, {6000})
+
+    def test_which_experiment(self):
+        self.client.get_experiment_by_name.return_value = mock.Mock(experiment_id="found")
+        for variables, given, by_name, used in (({}, (), "Default", "found"),
+                                                ({"MLFLOW_EXPERIMENT_NAME": "named"}, (), "named", "found"),
+                                                ({"MLFLOW_EXPERIMENT_ID": "9"}, (), None, "9"),
+                                                ({"MLFLOW_EXPERIMENT_ID": "9"}, ("digits",), "digits", "found")):
+            with self.subTest(variables=variables, given=given), mock.patch.dict(os.environ, variables):
+                self.client.reset_mock()
+                run(MLflow(*given))
+                self.assertEqual([call.args for call in self.client.get_experiment_by_name.call_args_list],
+                                 [(by_name,)] if by_name else [])
+                self.client.create_run.assert_called_once_with(used, run_name=None)
+        self.client.create_experiment.assert_not_called()
+
+    def test_an_active_run_is_used_and_left(self):
+        self.mlflow.active_run.return_value = mock.Mock(info=mock.Mock(run_id="active"))
+        run(MLflow())
+        self.assertEqual({call.args for call in self.client.log_batch.call_args_list}, {("active",)})
+        self.client.create_run.assert_not_called()
+        self.client.set_terminated.assert_not_called()
+        run(MLflow("digits"))  # an experiment of its own
+        self.client.set_terminated.assert_called_once_with("r1", "FINISHED")
+
+    def test_without_a_beginning_or_a_round(self):
+        MLflow().end("failed")
+        self.client.set_terminated.assert_not_called()
+        MLflow()({"round": 4, "train_loss": 1.0})
+        self.assertEqual((len(self.logged("params")), len(self.logged("metrics"))), (0, 1))
+
+
+class CallsOfWeightsAndBiases(unittest.TestCase):
+    """What the library is called with, also where it is not installed."""
+
+    def setUp(self):
+        self.wandb = stand_in(self, "wandb", init=mock.Mock())
+        self.run = self.wandb.init.return_value
+
+    def test_a_run(self):
+        run(WeightsAndBiases("digits", name="first", tags=["a"]))
+        self.wandb.init.assert_called_once_with(config=FLAT, project="digits", mode="offline", name="first", tags=["a"])
+        self.assertEqual(self.run.log.call_args_list, [mock.call({"train_loss": 0.5}, step=1),
+                                                       mock.call({"train_loss": 0.25, "global_accuracy": 0.75}, step=2),
+                                                       mock.call({"train_loss": float("inf")}, step=6)])
+        self.run.finish.assert_called_once_with(exit_code=0)
+
+    def test_how_a_run_ends(self):
+        for status in ("interrupted", "diverged", "failed"):
+            self.run.finish.reset_mock()
+            run(WeightsAndBiases("digits", mode="online"), status=status)
+            self.run.finish.assert_called_once_with(exit_code=1)
+        self.assertEqual(self.wandb.init.call_args.kwargs["mode"], "online")
+
+    def test_what_json_has_no_word_for_is_text(self):
+        WeightsAndBiases("digits").begin({"data.file": Path("a/b.csv")})
+        self.assertEqual(self.wandb.init.call_args.kwargs["config"], {"data.file": "a/b.csv"})
+
+    def test_without_a_beginning_or_a_round(self):
+        WeightsAndBiases("digits").end("failed")
+        self.run.finish.assert_not_called()
+        WeightsAndBiases("digits")({"round": 4, "train_loss": 1.0})
+        self.wandb.init.assert_called_once_with(config={}, project="digits", mode="offline")
+        self.run.log.assert_called_once_with({"train_loss": 1.0}, step=4)
 
 
 @has("mlflow")

@@ -1,6 +1,7 @@
 """The package as a whole: its names, its stubs, what an import costs."""
 
 import importlib
+import os
 import re
 import subprocess
 import sys
@@ -38,6 +39,13 @@ class Imports(unittest.TestCase):
         script = f"import sys, fedhpc; {use}; print(*sys.modules)"
         done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
         return done.stdout.split()
+
+    def test_keep_one_order_of_sums_unless_another_one_is_chosen(self):
+        others = {name: value for name, value in os.environ.items() if name != "MKL_CBWR"}
+        for own, kept in (({}, "AUTO"), ({"MKL_CBWR": "COMPATIBLE"}, "COMPATIBLE")):
+            done = subprocess.run([sys.executable, "-c", "import fedhpc, os; print(os.environ['MKL_CBWR'])"],
+                                  capture_output=True, text=True, check=True, env=others | own)
+            self.assertEqual(done.stdout.strip(), kept)
 
     def test_come_when_they_are_used(self):
         self.assertNotIn("numpy", self.loaded("None"))

@@ -20,7 +20,6 @@ import app_support  # noqa: E402
 from app_support import SMALL_RUN, environment  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[2]
-SKIPPED = 77  # exit code
 END = 120.0  # s, within which a job of these tests ends
 CONFIG = """[run]
 rounds = 8
@@ -140,4 +139,4 @@ def main(case, **cluster):
 
 def _skip(reason):
     print(f"skipped: SLURM {reason}")
-    sys.exit(SKIPPED)
+    sys.exit(app_support.SKIPPED)

@@ -16,7 +16,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "app"))
 import app_support  # noqa: E402
 from app_support import SMALL_RUN, finish, rounds_in, wait_until  # noqa: E402
 
-SKIPPED = 77  # exit code
 TIME_LIMIT = 150.0  # s, by which a job of one minute has ended
 CONFIG = """[run]
 rounds = 100000
@@ -129,7 +128,7 @@ class SrunSignals(unittest.TestCase):
 
 def skip(reason):
     print(f"skipped: SLURM {reason}")
-    sys.exit(SKIPPED)
+    sys.exit(app_support.SKIPPED)
 
 
 if __name__ == "__main__":

@@ -78,6 +78,8 @@ class Compare(Folder):
         self.assertFalse(one.within(0.9))
         signs = compare.difference([0.0], [-0.0])
         self.assertEqual((signs.absolute, signs.relative, signs.first), (0.0, 0.0, 0))
+        for pair in ((0.0, 1e-9), (1e-9, -0.0)):  # of one zero any other number is wholly different
+            self.assertEqual(compare.difference(*([one] for one in pair)).relative, 1.0)
         self.assertTrue(compare.difference([1.0, 1.0], [1.0, 1.5]).within(0.34))
         self.assertFalse(compare.difference([1.0, 1.0], [1.0, 1.5]).within(0.33))
 

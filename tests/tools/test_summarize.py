@@ -15,7 +15,7 @@ import numpy as np
 from tool_support import Folder, add_clients, call, write_run
 
 from fedhpc.tools import labels, results, scaling, summarize, tables
-from fedhpc.tools.statistics_of_seeds import best_and_last, first_at, to_target
+from fedhpc.tools.statistics_of_seeds import best_and_last, first_at, smaller_is_better, to_target
 
 
 def config(seed, **keys):
@@ -58,6 +58,13 @@ class Summarize(Folder):
         self.assertEqual([s.values for s in best_and_last([run], "global_loss")], [(1.0,), (5.0,)])
         run = results.load(write_run(self.folder / "run.h5", rounds=4, personal_accuracy_std=v / 10))
         self.assertEqual([s.values for s in best_and_last([run], "personal_accuracy_std")], [(0.1,), (0.5,)])
+
+    def test_what_is_smaller_is_better_by_its_name(self):
+        for word in ("loss", "perplexity", "rmse", "error", "residual", "gap", "distortion", "seconds", "bytes"):
+            for metric in (word, f"personal_{word}_std"):
+                self.assertTrue(smaller_is_better(metric), metric)
+        for metric in ("global_accuracy", "personal_accuracy_p10", "density", "effective_steps"):
+            self.assertFalse(smaller_is_better(metric), metric)
 
     def test_validation_chooses_the_best_round(self):
         v = np.array([np.nan, 0.3, 0.5, 0.4])
@@ -419,6 +426,12 @@ class Scaling(Folder):
         paths = [self.run_on(1, 24, seconds, seed) for seed, seconds in ((1, 8.0), (2, 9.0), (3, 70.0))]
         lines = self.lines(*paths, self.run_on(3, 24, 3.0))
         self.assertEqual([line[3:] for line in lines], [["9", "100.0"], ["3", "100.0"]])
+
+    def test_a_round_is_the_median_without_the_first(self):
+        for wall, seconds in (([100.0, 8.0], 8.0), ([100.0, 8.0, 6.0, 40.0], 8.0), ([100.0, 8.0, np.nan, 6.0], 7.0),
+                              ([100.0], None)):
+            path = write_run(self.folder / "run.h5", len(wall), wall_seconds=np.array(wall), attributes={"ranks": 2})
+            self.assertEqual(scaling.seconds_of_round(results.load(path)), seconds)
 
     def test_edges_that_grow_with_the_ranks(self):
         paths = [self.run_on(ranks, 10 * ranks, 2.0, x=1) for ranks in (1, 2)]

@@ -113,7 +113,9 @@ class Reading(Case):
 
     def test_the_projects_own_sweeps(self):
         with contextlib.chdir(ROOT):
-            for path in sorted((ROOT / "configs" / "sweeps").glob("*.ini")):
+            paths = sorted((ROOT / "configs" / "sweeps").glob("*.ini"))
+            self.assertNotEqual(paths, [])
+            for path in paths:
                 given = sweep_runs.read_sweep(path)
                 self.assertEqual(len({job.output for job in given.jobs}), len(given.points) * len(given.seeds))
                 self.assertGreater(len(given.points), 1)
