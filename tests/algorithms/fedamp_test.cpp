@@ -51,6 +51,7 @@ INSTANTIATE_TEST_SUITE_P(
             "defaults",
             {{"algorithm.sigma", "25"}, {"algorithm.alpha_k", "1"}, {"algorithm.lambda", "1"}}},
         ReferenceCase{"momentum", {{"train.optimizer", "momentum"}, {"train.momentum", "0.5"}}},
+        ReferenceCase{"batch_norm", with_batch_norm({{"train.block", "3"}}), kBatchNormBound},
         ReferenceCase{"weight_decay", {{"train.weight_decay", "0.01"}, {"train.block", "3"}}}),
     name_of);
 

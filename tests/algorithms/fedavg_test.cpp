@@ -1,4 +1,5 @@
 #include <cmath>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -151,6 +152,21 @@ TEST(FedAvg, EdgesOnlyGroupClients) {
       EXPECT_TRUE(std::isnan(last.edge_accuracy));
       EXPECT_TRUE(std::isnan(last.bytes_up_client_edge));
       EXPECT_EQ(last.bytes_up_client_cloud, without.metrics.back().bytes_up_client_cloud);
+    }
+  }
+}
+
+TEST(FedAvg, TheKeyOfPowerSgdsRankSaysWhatItSends) {
+  // Weights [6, 8] and [4, 6] as r (6 + 8) and r (4 + 6) numbers where these are fewer; biases whole.
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  const std::map<std::string, double> numbers{
+      {"1", 14 + 10 + 10}, {"2", 28 + 20 + 10}, {"3", 42 + 24 + 10}, {"4", 48 + 24 + 10}};
+  for (const auto& [rank, count] : numbers) {
+    const TinyResult result =
+        run(tiny_keys({{"algorithm.codec", "power_sgd"}, {"algorithm.codec_rank", rank}}), *comm);
+    if (comm->rank() != 0) continue;
+    for (const RoundMetrics& metrics : result.metrics) {
+      EXPECT_EQ(metrics.bytes_up_client_cloud, 7 * 8 * count) << rank;
     }
   }
 }

@@ -47,6 +47,7 @@ INSTANTIATE_TEST_SUITE_P(
         ReferenceCase{"equal_weights", {{"algorithm.sigma", "0"}, {"run.rounds", "6"}}},
         ReferenceCase{"sharp", {{"algorithm.sigma", "100"}}},
         ReferenceCase{"momentum", {{"train.optimizer", "momentum"}, {"train.momentum", "0.5"}}},
+        ReferenceCase{"batch_norm", with_batch_norm({{"train.block", "3"}}), kBatchNormBound},
         ReferenceCase{"weight_decay", {{"train.weight_decay", "0.01"}, {"train.block", "3"}}}),
     name_of);
 

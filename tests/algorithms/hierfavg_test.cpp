@@ -74,6 +74,7 @@ INSTANTIATE_TEST_SUITE_P(
         ReferenceCase{"late_clients",
                       {{"train.stragglers", "0.7"}, {"train.block", "3"}, {"run.rounds", "4"}}},
         ReferenceCase{"uniform", {{"algorithm.weighting", "uniform"}}},
+        ReferenceCase{"batch_norm", with_batch_norm({{"train.block", "3"}}), kBatchNormBound},
         ReferenceCase{"momentum", {{"train.optimizer", "momentum"}, {"train.block", "8"}}}),
     name_of);
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "fedhpc/comm/session.hpp"
+#include "fedhpc/engine/experiment.hpp"
 #include "fedhpc/engine/plan.hpp"
 #include "fedhpc/factorisations/factor_map.hpp"
 #include "fedhpc/models/model.hpp"
@@ -218,6 +219,39 @@ TEST(TDPFed, RecordsErrorsAndNorms) {
     EXPECT_LT(exact.metrics[t].own[0], 1e-12);
     for (std::size_t m = 1; m < 5; ++m) EXPECT_GT(rough.metrics[t].own[m], 0.1);
   }
+}
+
+TEST(TDPFed, KernelsAreFittedInAsManySweepsAsAsked) {
+  // One client and one step: theta, the factors fitted to it, and the server's fitted to their
+  // tensor.
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  std::vector<Tensor> globals;
+  for (const std::int64_t sweeps : {1, 3}) {
+    Keys keys =
+        tiny_keys_of("tdpfed", with_batch_norm({{"data.partition", "iid"},
+                                                {"data.clients", "1"},
+                                                {"run.rounds", "1"},
+                                                {"train.batch_size", "0"},
+                                                {"model.rank", "3"},
+                                                {"algorithm.aggregate", "act"},
+                                                {"algorithm.factor_solver", "fit"},
+                                                {"algorithm.fit_sweeps", std::to_string(sweeps)}}));
+    keys.erase("data.partition_file");
+    Config config(assignments_of(keys), "tiny.ini");
+    Experiment experiment(config, *comm);
+    const Rows start = experiment.parts().initial_factors.clone();
+    experiment.run([](const RoundReport&) {});
+    TinyResult result;
+    note_models(experiment, *comm, result);
+    FactorMap& map = *experiment.parts().factor_map;
+    const auto model = [&](const Tensor& row) { return Rows{row.unsqueeze(0), map.full()}; };
+    const Rows sent = map.fit(model(result.personal), start, sweeps);
+    EXPECT_LT(distance(result.global, map.expand(sent).values.squeeze(0)), 1e-9) << sweeps;
+    const Rows kept = map.fit(model(result.global), start, sweeps);
+    EXPECT_LT(distance(experiment.last_evaluated().factors.values, kept.values), 1e-9) << sweeps;
+    globals.push_back(result.global);
+  }
+  EXPECT_GT(distance(globals[0], globals[1]), 1e-5);
 }
 
 TEST(TDPFed, RefusesRulesItDoesNotTrainBy) {

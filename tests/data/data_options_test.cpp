@@ -1,3 +1,6 @@
+#include <string>
+#include <utility>
+
 #include <gtest/gtest.h>
 
 #include "fedhpc/data/options.hpp"
@@ -71,6 +74,48 @@ TEST(DataOptionsTest, AllKeysStandUnderDataAndExplainThemselves) {
     EXPECT_TRUE(entry.key.starts_with("data.")) << entry.key;
     EXPECT_GT(entry.help.size(), 10U) << entry.key;
   }
+}
+
+TEST(DataOptionsTest, KeysFillTheFieldsOfTheirNames) {
+  DataOptions data;
+  OptionSet options;
+  data.declare(options);
+  const Origin origin{Level::File, "x.ini:1"};
+  options.assign("data.own_words", "0.25", origin);
+  EXPECT_EQ(data.own_words, 0.25);
+  options.assign("data.label_column", "kind", origin);
+  EXPECT_EQ(data.label_column, "kind");
+  options.assign("data.pfedme_seed", "7", origin);
+  EXPECT_EQ(data.pfedme_seed, 7);
+}
+
+TEST(DataOptionsTest, TheSeparatorOfAFileMayBeSaid) {
+  const testing_support::TemporaryFolder folder;
+  const auto features = [&](const std::string& separator, const std::string& text) {
+    const std::string path = folder.path("a.csv");
+    testing_support::write_bytes(path, {text.begin(), text.end()});
+    DataOptions data;
+    OptionSet options;
+    data.declare(options);
+    for (const auto& [key, value] : {std::pair("data.name", std::string("csv")),
+                                     {"data.file", path},
+                                     {"data.separator", separator},
+                                     {"data.header", "yes"}}) {
+      options.assign(key, value, {Level::File, "x.ini:1"});
+    }
+    return open_dataset(data)->shape().front();
+  };
+  // By itself the first row says semicolon, a comma where it has none.
+  const std::string tabs = "u;cm\tv;cm\ty\n1\t2\t7\n3\t4\t8\n";
+  const std::string semicolons = "u;v,w;x,y\n1;2;7\n3;4;8\n";
+  EXPECT_EQ(features("tab", tabs), 2);
+  EXPECT_EQ(features("semicolon", semicolons), 2);
+  expect_in("line 2: found ", message_of<DataError>([&] { features("comma", semicolons); }));
+  expect_in("line 2: found ", message_of<DataError>([&] { features("auto", tabs); }));
+  expect_in("line 2: found ",
+            message_of<DataError>([&] { features("tab", "u\tv\ty\n1;2;7\n3;4;8\n"); }));
+  expect_in("line 2: found ",
+            message_of<DataError>([&] { features("semicolon", "u;v;y\n1\t2\t7\n3\t4\t8\n"); }));
 }
 
 TEST(DataOptionsTest, AnUnknownDataSetNamesTheKnownOnes) {

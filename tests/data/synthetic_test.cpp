@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -24,14 +25,13 @@ DataOptions small(DataSplit split = DataSplit::Client) {
   return options;
 }
 
-TEST(SyntheticTest, FollowsTheDefinition) {
-  const DataOptions options = small();
+void expect_definition(const DataOptions& options) {
   const auto data = open_dataset(options);
   for (const std::int64_t k : {0, 3}) {
     const auto client = static_cast<std::uint64_t>(k);
     Draws model({.seed = 8, .purpose = Purpose::Generator, .client = client});
-    const double u = 0.5 * model.normal();
-    const double b = 0.5 * model.normal();
+    const double u = options.synthetic_alpha * model.normal();
+    const double b = options.synthetic_beta * model.normal();
     std::vector<double> weight(18), bias(3), mean(6);
     for (double& w : weight) w = u + model.normal();
     for (double& w : bias) w = u + model.normal();
@@ -54,6 +54,18 @@ TEST(SyntheticTest, FollowsTheDefinition) {
       EXPECT_EQ(*sample.labels.data_ptr<std::int64_t>(), best);
       EXPECT_EQ(data->labels()[id[0]], best);
     }
+  }
+}
+
+TEST(SyntheticTest, FollowsTheDefinition) {
+  DataOptions options = small();
+  EXPECT_EQ(options.synthetic_alpha, 0.5);
+  EXPECT_EQ(options.synthetic_beta, 0.5);
+  for (const auto& [alpha, beta] : {std::pair(0.5, 0.5), {2.0, 0.25}, {0.0, 0.0}}) {
+    options.synthetic_alpha = alpha;
+    options.synthetic_beta = beta;
+    SCOPED_TRACE(::testing::Message() << "alpha = " << alpha << ", beta = " << beta);
+    expect_definition(options);
   }
 }
 

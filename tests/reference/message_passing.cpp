@@ -2,6 +2,8 @@
 
 #include <map>
 
+#include "reference/network.hpp"
+
 namespace fedhpc::reference {
 
 namespace {
@@ -25,9 +27,13 @@ MessagesOutcome message_passing(const Problem& problem, double lambda, const Wei
   outcome.models.assign(problem.clients.size(), problem.initial);
   for (std::int64_t t = 1; t <= problem.rounds; ++t) {
     const std::vector<std::int64_t> drawn = cohort(problem, t);
+    std::vector<Parameters> moving;  // by gradients: models are compared by these alone
+    for (const Parameters& model : outcome.models) {
+      moving.push_back(chosen(model, trainable(problem)));
+    }
     std::map<std::int64_t, Parameters> messages;
     for (const std::int64_t i : drawn) {
-      const auto xi = weights(static_cast<std::size_t>(i), outcome.models);
+      const auto xi = weights(static_cast<std::size_t>(i), moving);
       messages[i] = weighted_sum(outcome.models, xi);
     }
     RoundLoss loss;

@@ -1,11 +1,15 @@
 #include "fedhpc/rounds/network.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 
 #include <gtest/gtest.h>
 
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/error.hpp"
+
+#include "fixtures/tiny_run.hpp"
 
 namespace fedhpc {
 namespace {
@@ -69,6 +73,29 @@ TEST(NetworkModel, EveryKeyAloneTurnsItOn) {
   const NetworkModel slow_cloud({.client_cloud_mbps = {1}, .latency_ms = 10});
   EXPECT_DOUBLE_EQ(slow_cloud.payload_seconds(Link::ClientEdge, 0, kMegabyte), 0.01);
   EXPECT_DOUBLE_EQ(slow_cloud.payload_seconds(Link::ClientCloud, 0, kMegabyte), 8.01);
+}
+
+TEST(NetworkModel, InARunEveryEdgeHasItsOwnLineToTheCloud) {
+  const auto world = world_communicator(60);
+  const std::vector<double> bits_per_second{8e6, 2e6, 1e6};  // edge 3 has the first again
+  const testing::TinyResult result =
+      testing::run(testing::tiny_keys_of("hierfavg", {{"topology.edge_participation", "0.3"},
+                                                      {"network.edge_cloud_mbps", "8,2,1"},
+                                                      {"run.rounds", "12"}}),
+                   *world);
+  if (world->rank() != 0) return;
+  const double bits = 64 * static_cast<double>(result.global.numel());
+  std::set<double> rounds;
+  for (std::size_t t = 0; t < result.metrics.size(); ++t) {
+    double expected = 0;
+    for (const std::int64_t client : result.cohorts[t]) {
+      const auto edge = static_cast<std::size_t>(client * 4 / 7);
+      expected = std::max(expected, 2 * bits / bits_per_second[edge % 3]);
+    }
+    EXPECT_NEAR(result.metrics[t].simulated_seconds, expected, 1e-12) << "round " << t + 1;
+    rounds.insert(expected);
+  }
+  EXPECT_EQ(rounds.size(), 3U) << "every line was used alone";
 }
 
 /// Tells a clock by the model.
