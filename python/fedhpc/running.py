@@ -156,7 +156,9 @@ def _text(key, value):
     """A value as it stands in a configuration."""
     if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
         return "true" if value else "false"
-    if isinstance(value, (tuple, set)) or type(value) is type([]):
+    if isinstance(value, (set, frozenset)):  # on all ranks in the same order
+        return ",".join(sorted(_text(key, one) for one in value))
+    if isinstance(value, tuple) or type(value) is type([]):
         return ",".join(_text(key, one) for one in value)
     if isinstance(value, os.PathLike):
         return os.fspath(value)
