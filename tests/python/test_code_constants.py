@@ -43,8 +43,9 @@ KINDS = {
     "parsed arguments": lambda mu: argparse.Namespace(mu=mu), "a range": lambda mu: range(int(mu * 10)),
     "a deque": lambda mu: collections.deque([mu]), "a dataclass in another": lambda mu: Outer(Inner(mu)),
     "a dictionary of dataclasses": lambda mu: {"a": Inner(mu)}, "an object holding one": lambda mu: Holder(Inner(mu)),
-    "a list of dictionaries": lambda mu: [{"mu": mu}], "a read-only view": lambda mu: types.MappingProxyType({"mu": mu}),
-    "slots": Slots, "a set of dataclasses": lambda mu: {Holder(mu)}, "a chain": lambda mu: collections.ChainMap({"mu": mu}),
+    "a list of dictionaries": lambda mu: [{"mu": mu}], "slots": Slots, "a set of objects": lambda mu: {Holder(mu)},
+    "a read-only view": lambda mu: types.MappingProxyType({"mu": mu}),
+    "a chain": lambda mu: collections.ChainMap({"mu": mu}),
     "an object holding code": lambda mu: Holder((lambda x: x) if mu < 1 else (lambda x: x + 1)),
 }
 

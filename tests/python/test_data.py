@@ -241,8 +241,8 @@ class Refusals(Folder):
         for test in (None, np.array(y) > 0):
             self.refused(DataError, r"numbers \(3\) and words \('3'\)", x, y, clients=[3, "3", 4] * 2, test=test)
         masked = np.ma.masked_array(y, mask=[0, 0, 0, 1, 0, 0])
-        for name, keys in {"clients": {"clients": masked}, "x": {"x": np.ma.masked_array(x, mask=x > 0)}, "y": {"y": masked},
-                           "the mask test": {"test": masked > 0}}.items():
+        for name, keys in {"clients": {"clients": masked}, "x": {"x": np.ma.masked_array(x, mask=x > 0)},
+                           "y": {"y": masked}, "the mask test": {"test": masked > 0}}.items():
             self.refused(DataError, f"{name}.* has masked entries", **{"x": x, "y": y, **keys})
         self.refused(DataError, "clients holds an empty word", x, y, clients=["a", ""] * 3)
         for one, other in ((y, ["0", "1"]), (np.array(["0", "1"] * 3), [0, 1])):
