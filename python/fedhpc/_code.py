@@ -1,5 +1,7 @@
 """A checksum of the code of a method: runs of two versions of a class are not one experiment."""
 
+import argparse
+import dataclasses
 import dis
 import enum
 import functools
@@ -10,6 +12,7 @@ import re
 import sys
 import sysconfig
 import types
+from collections.abc import Mapping, Sequence
 from numbers import Number
 from pathlib import Path
 
@@ -23,7 +26,8 @@ NOT_CODE = {"__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", 
 READ, STORED = {"LOAD_GLOBAL", "LOAD_NAME"}, {"STORE_GLOBAL"}
 BEHIND = {"LOAD_ATTR", "LOAD_METHOD"}
 
-_first_texts = {}  # id -> (value, text) of values that change in place: as they were when they were first seen
+_begun = []  # (class, its constants) of the run that goes on
+_changed = {}  # (module, name of a class) -> {checksum of a constant as a run has left it: the constant as it counts}
 
 
 def digest(method):
@@ -31,13 +35,37 @@ def digest(method):
 
     In the first: the bytecode of all classes and functions but those of installed libraries, and what a class says of
     itself. In the second: the values of globals and closures, such as numbers, texts, lists, arrays and objects of own
-    classes; what changes in place counts as it was first seen. Names of files, lines, comments and docstrings are in
-    neither. Another version of Python gives others.
+    classes; what a run has changed in place counts as it was before. Names of files, lines, comments and docstrings are
+    in neither. Another version of Python gives others.
     """
+    walk, changed = _walked(method), _changed.get(_name(method), {})
+    constants = [changed.get(_checksum(line), line) for line in walk.constants]
+    _begun[:] = [(method, constants)]
+    return _checksum("\n".join(walk.code)) + _checksum("\n".join(constants))
+
+
+def run_ended():
+    """Remembers what the run has changed in place: logs that grow do not make the next run another experiment."""
+    if _begun:
+        method, before = _begun.pop()
+        after = _walked(method).constants
+        if len(after) == len(before):
+            _changed.setdefault(_name(method), {}).update(
+                {_checksum(new): old for old, new in zip(before, after) if new != old})
+
+
+def _walked(method):
     walk = _Walk(_package(method.__module__))
     walk.add(method.__name__, method)
-    return "".join(hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()[:16]
-                   for lines in (walk.code, walk.constants))
+    return walk
+
+
+def _name(method):
+    return method.__module__, method.__qualname__
+
+
+def _checksum(text):
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 class _Walk:
@@ -45,6 +73,7 @@ class _Walk:
 
     def __init__(self, package):
         self.code, self.constants, self.package, self.seen = [], [], package, set()
+        self.texts = {}  # id -> text of objects, which may hold each other
 
     def own(self, module):
         """Whether what stands in the module of this name is no library's."""
@@ -107,7 +136,7 @@ class _Walk:
             if inspect.iscode(value):
                 self.add_code(value, scope)
             elif not (place == 0 and isinstance(value, str) and "__doc__" not in code.co_names):  # a docstring
-                self.code.append(_text(value) or repr(value))
+                self.code.append(self.text(value) or repr(value))
         steps = list(dis.get_instructions(code))
         stored = {step.argval for step in steps if step.opname in STORED}
         for name, behind in _names(steps):
@@ -129,14 +158,47 @@ class _Walk:
         self.add(name, value)
 
     def add_constant(self, name, value):
-        """Adds a plain value, or an object of an own class by its class and attributes."""
-        text, kind = _text(value), type(value)
-        if text is not None:
-            text = _first(value, text)
-        elif kind.__module__ != "builtins" and self.own(kind.__module__):
-            self.add_once(name, kind)
-            text = _first(value, _text(getattr(value, "__dict__", {})))
-        self.constants.append(f"{name}: {text}")
+        """Adds a plain value, or an object by its attributes and, if it is of an own class, by that."""
+        self.constants.append(f"{name}: {self.text(value, name)}")
+
+    def text(self, value, name="part"):
+        """A value as text, the same in every process; None of what is neither plain nor of an own class."""
+        if isinstance(value, enum.Enum):
+            return str(value)
+        if value is None or isinstance(value, (Number, str, bytes, np.generic, range)):
+            return repr(value)
+        of_array = _text_of_array(value)
+        if of_array is not None:
+            return of_array
+        if isinstance(value, (dict, types.MappingProxyType)):
+            return _joined([f"{self.part(key)}={self.part(one)}" for key, one in value.items()])
+        if isinstance(value, (set, frozenset)):
+            return _joined(sorted(str(self.part(one)) for one in sorted(value, key=_name_of_kind)))
+        if isinstance(value, (tuple, list)):
+            return _joined([str(self.part(one)) for one in value])
+        own = type(value).__module__ != "builtins" and self.own(type(value).__module__)
+        if own:
+            self.add_once(name, type(value))
+        if own or dataclasses.is_dataclass(value) or isinstance(value, (types.SimpleNamespace, argparse.Namespace)):
+            return self.text_of_object(value)
+        if isinstance(value, Mapping):
+            return self.text(dict(value))
+        return self.text(list(value)) if isinstance(value, Sequence) else None
+
+    def text_of_object(self, value):
+        if id(value) not in self.texts:
+            self.texts[id(value)] = "..."  # where it holds itself
+            self.texts[id(value)] = self.text(_attributes(value))
+        return self.texts[id(value)]
+
+    def part(self, value):
+        """The text of what another value holds; of code the kind, beside the code itself."""
+        if inspect.isfunction(value) or isinstance(value, types.MethodType) or inspect.isclass(value) or _parts(value):
+            self.add("part", value)
+            return type(value).__name__
+        text = self.text(value)
+        # Objects that hold each other many times would make a text without end.
+        return _checksum(text) if id(value) in self.texts else text
 
 
 def _package(module):
@@ -198,33 +260,27 @@ def _holds_code(value):
     return any(callable(one) or _holds_code(one) for one in _members(value))
 
 
-def _first(value, text):
-    """The text of a value as it was when it was first seen, where it may change in place."""
-    if value is None or isinstance(value, (Number, str, bytes, tuple, frozenset, enum.Enum)):
-        return text
-    return _first_texts.setdefault(id(value), (value, text))[1]
+def _attributes(value):
+    """{name: value}, of slots too."""
+    slots = [name for base in type(value).__mro__ for name, one in vars(base).items()
+             if isinstance(one, types.MemberDescriptorType)]
+    return {**{name: getattr(value, name) for name in slots if hasattr(value, name)}, **getattr(value, "__dict__", {})}
 
 
-def _text(value):
-    """A value as text, the same in every process; None of what is no plain value."""
-    if isinstance(value, enum.Enum):
-        return str(value)
-    if value is None or isinstance(value, (Number, str, bytes, np.generic)):
-        return repr(value)
-    if hasattr(value, "__array__") and not isinstance(value, type):
-        try:
-            value = np.asarray(value)
-        except Exception:  # rows that are over, tensors with a gradient
-            return None
-        return None if value.dtype.hasobject else (
-            f"{value.dtype} {value.shape} {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}")
-    if isinstance(value, dict):
-        return _joined([f"{_text(key)}={_text(one)}" for key, one in value.items()])
-    if isinstance(value, (set, frozenset)):
-        return _joined(sorted(str(_text(one)) for one in value))
-    if isinstance(value, (tuple, list)):
-        return _joined([str(_text(one)) for one in value])
-    return None
+def _name_of_kind(value):
+    """What a set of code is ordered by, whose own order is another one in every process."""
+    return f"{type(value).__qualname__} {getattr(value, '__qualname__', '')}"
+
+
+def _text_of_array(value):
+    if not hasattr(value, "__array__") or isinstance(value, type):
+        return None
+    try:
+        value = np.asarray(value.detach() if hasattr(value, "detach") else value)
+    except Exception:  # rows that are over
+        return None
+    return None if value.dtype.hasobject else (
+        f"{value.dtype} {value.shape} {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}")
 
 
 def _joined(texts):

@@ -12,11 +12,19 @@ LARGEST_LABEL = 2**31 - 1
 
 def as_array(values, name):
     """Anything that numpy can take, as an array."""
+    if np.ma.is_masked(values):
+        raise DataError(f"{name} has masked entries; give every sample a value, or leave it out")
     try:
         array = np.asarray(values)
     except (ValueError, TypeError, RuntimeError) as error:
         raise DataError(f"{name} cannot become one array ({error}); give samples of one shape, as numbers") from error
     return array
+
+
+def ids_of(values):
+    """Ids of clients as an array: words beside numbers stay what they are, where numpy makes words of all."""
+    array = as_array(values, "clients")
+    return np.array(values, object) if array.dtype.kind in "US" and isinstance(values, (list, tuple)) else array
 
 
 def is_count(value, least=1):

@@ -190,6 +190,9 @@ def slice_(walk, self, dim=0, start=None, end=None, step=1, **_):
 
 @operation("narrow")
 def narrow(walk, self, dim, start, length, **_):
+    length_of = walk.value(self).dims[dim]
+    if start < 0 and not isinstance(length_of, Batch):
+        start += length_of
     return slice_(walk, self, dim, start, start + length)
 
 
@@ -258,7 +261,8 @@ def flip(walk, self, dims, **_):
 def index_select(walk, self, dim, index, **_):
     if not isinstance(index, Constant):
         walk.refuse("rows chosen by values of the input")
-    return picked(walk, walk.value(self), dim, index.tensor.tolist())
+    value = walk.value(self)
+    return picked(walk, value, dim % len(value.dims), index.tensor.flatten().tolist())
 
 
 @operation("index")

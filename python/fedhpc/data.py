@@ -19,7 +19,7 @@ import numpy as np
 from . import _data_leaf, _data_pflib, _data_synthetic, _data_tff
 from ._data_file import OneClient, Writer
 from ._data_sources import blocks, class_names, is_table
-from ._data_values import as_array
+from ._data_values import as_array, ids_of
 from ._written import sources_of
 from .errors import ConfigError, DataError
 
@@ -143,14 +143,14 @@ def _mask_of(test):
     if isinstance(test, list) and all(isinstance(one, bool) for one in test):
         return np.array(test)
     if str(getattr(test, "dtype", "")).removeprefix("torch.") == "bool":
-        return np.asarray(test)
+        return as_array(test, "the mask test")
     return None
 
 
 def _append(file, part, source, columns, clients, labels=None, mask=None):
     """Adds a source of samples; those of the mask are test samples of the same clients."""
     column = clients if isinstance(clients, str) else None
-    ids = None if clients is None or column else as_array(clients, "clients")
+    ids = None if clients is None or column else ids_of(clients)
     if ids is not None and ids.ndim != 1:
         raise DataError(f"clients has shape {ids.shape}; give one id for each sample")
     labels = None if labels is None else as_array(labels, "labels")
@@ -167,7 +167,7 @@ def _append(file, part, source, columns, clients, labels=None, mask=None):
             x, y, tested = as_array(x, "x"), as_array(y, "y"), mask[first:end]
             if tested.shape != (len(y),):
                 raise DataError(f"the mask test has shape {mask.shape}; give one entry for each sample")
-            mine = None if mine is None else as_array(mine, "clients")
+            mine = None if mine is None else ids_of(mine)
             for name, chosen in (("train", ~tested), ("test", tested)):
                 file.append(name, x[chosen], y[chosen], None if mine is None else mine[chosen],
                             None if own is None else own[chosen])

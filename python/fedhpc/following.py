@@ -1,6 +1,7 @@
 """Those who follow a run while it goes on: a function of the user, a progress bar."""
 
 import sys
+import warnings
 
 from .errors import ConfigError
 from .tools.configuration import parse_config
@@ -73,9 +74,16 @@ class Followers:
 
     def end(self, status):
         """`status`: that of the result file. Those hear of the end who have heard of the begin."""
-        if self._begun and hasattr(self._on_round, "end"):
+        begun, self._begun = self._begun, False  # once, also where it raises
+        if begun and hasattr(self._on_round, "end"):
             self._on_round.end(status)
-        self._begun = False
+
+    def fail(self):
+        """Tells of the end by an exception, which no other one may hide."""
+        try:
+            self.end("failed")
+        except Exception as error:
+            warnings.warn(f"end(\"failed\") of on_round has raised {type(error).__name__}: {error}", stacklevel=2)
 
     def close(self):
         """Takes the bar away."""
@@ -89,4 +97,4 @@ class Followers:
     def __exit__(self, kind, error, trace):
         self.close()
         if kind is not None:
-            self.end("failed")
+            self.fail()

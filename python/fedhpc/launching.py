@@ -49,7 +49,7 @@ def on_ranks(count, verb, arguments, followers=None):
                 return _listen(ranks, process, followers, interrupted)
         except BaseException:
             if followers is not None:
-                followers.end("failed")
+                followers.fail()
             raise
         finally:
             if followers is not None:

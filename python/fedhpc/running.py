@@ -80,7 +80,7 @@ def plan(config=None, *, ranks=None, **keys):
 
         lines = launching.on_ranks(ranks, "plan", arguments)
     else:
-        lines = _core.plan(*arguments)
+        lines = _in_engine("plan", *arguments)
     return {name: _figure(text) for name, text in lines}
 
 
@@ -156,7 +156,9 @@ def _text(key, value):
     """A value as it stands in a configuration."""
     if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
         return "true" if value else "false"
-    if isinstance(value, (tuple, set)) or type(value) is type([]):
+    if isinstance(value, (set, frozenset)):  # on all ranks in the same order
+        return ",".join(sorted(_text(key, one) for one in value))
+    if isinstance(value, tuple) or type(value) is type([]):
         return ",".join(_text(key, one) for one in value)
     if isinstance(value, os.PathLike):
         return os.fspath(value)
@@ -219,6 +221,15 @@ def _elsewhere(ranks):
     return False
 
 
+def _in_engine(verb, *arguments):
+    try:
+        return getattr(_core, verb)(*arguments)
+    finally:
+        code = sys.modules.get("fedhpc._code")  # of methods in Python alone
+        if code is not None:
+            code.run_ended()
+
+
 def _carry_out(verb, arguments, ranks, followers):
     if _elsewhere(ranks):
         from . import launching
@@ -228,7 +239,7 @@ def _carry_out(verb, arguments, ranks, followers):
     else:
         line = shlex.join([sys.executable, *sys.orig_argv[1:]] if hasattr(sys, "orig_argv") else sys.argv)
         with followers:
-            status, output, number = getattr(_core, verb)(*arguments, line, *followers.functions())
+            status, output, number = _in_engine(verb, *arguments, line, *followers.functions())
         try:
             followers.end(status)
         finally:

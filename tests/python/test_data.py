@@ -236,6 +236,14 @@ class Refusals(Folder):
         for merging in (np.full(6, 2.0**53), np.full(6, 2**24, np.float32), [2**53 + 1, 0.5, 1, 2, 3, 4]):
             self.refused(DataError, "beyond which ids merge", x, y, clients=merging)
         self.refused(DataError, "without a client", x, y, clients=np.array(["a", None] * 3, object))
+        for mixed in (["a", "a", float("nan")] * 2, ("a", None, "b") * 2):
+            self.refused(DataError, "without a client|numbers .* and words", x, y, clients=mixed)
+        for test in (None, np.array(y) > 0):
+            self.refused(DataError, r"numbers \(3\) and words \('3'\)", x, y, clients=[3, "3", 4] * 2, test=test)
+        masked = np.ma.masked_array(y, mask=[0, 0, 0, 1, 0, 0])
+        for name, keys in {"clients": {"clients": masked}, "x": {"x": np.ma.masked_array(x, mask=x > 0)},
+                           "y": {"y": masked}, "the mask test": {"test": masked > 0}}.items():
+            self.refused(DataError, f"{name}.* has masked entries", **{"x": x, "y": y, **keys})
         self.refused(DataError, "clients holds an empty word", x, y, clients=["a", ""] * 3)
         for one, other in ((y, ["0", "1"]), (np.array(["0", "1"] * 3), [0, 1])):
             self.refused(DataError, r"^ids of clients are numbers \([01]\) and words \('[01]'\), .* in test_clients too$",

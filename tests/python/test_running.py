@@ -49,7 +49,7 @@ class Run(InFolder):
     def test_values_of_python_are_texts(self):
         for value, text in ((True, "true"), (np.bool_(False), "false"), (3, "3"), (0.1, "0.1"), (1e-7, "1e-07"),
                             (2.0, "2"), (np.float64(0.5), "0.5"), (np.int32(4), "4"), ([3, 4], "3,4"),
-                            (("init", "draws"), "init,draws"), (Path("a/b"), "a/b")):
+                            (("init", "draws"), "init,draws"), (set("gfedcba"), "a,b,c,d,e,f,g"), (Path("a/b"), "a/b")):
             self.assertEqual(fedhpc.running._text("a.key", value), text)
         with self.assertRaisesRegex(fedhpc.ConfigError, "key 'a.key' cannot be .* of type object"):
             fedhpc.running._text("a.key", object())
@@ -200,6 +200,39 @@ class OnRound(InFolder):
             follower = Follower()
             quietly(TINY, on_round=follower, ranks=ranks, force=True)
             self.assertEqual(Follower.heard, ["0.1", 1, 2, 3, "complete"])
+
+    def test_an_end_that_raises_is_called_once_and_hides_no_other_error(self):
+        class Follower:
+            def __init__(self):
+                self.heard = []
+
+            def __call__(self, record):
+                pass
+
+            def end(self, status):
+                self.heard.append(status)
+                raise OSError("no log")
+
+        @fedhpc.algorithm("fails_in_round", "a method that fails")
+        class Failing(fedhpc.Algorithm):
+            def initialise(self, setup):
+                self.model = setup.initial_model()
+
+            def round(self, round):
+                raise KeyError("mine")
+
+            def evaluate(self, evaluation):
+                evaluation.global_model(self.model)
+
+        for ranks in (None, 2):
+            follower = Follower()
+            with self.assertRaisesRegex(OSError, "no log"):
+                quietly(TINY, on_round=follower, ranks=ranks, force=True)
+            self.assertEqual(follower.heard, ["complete"])
+            follower = Follower()
+            with self.assertRaisesRegex(KeyError, "mine"), self.assertWarnsRegex(UserWarning, "OSError: no log"):
+                quietly({**TINY, "algorithm.name": "fails_in_round"}, on_round=follower, ranks=ranks, force=True)
+            self.assertEqual(follower.heard, ["failed"])
 
     def test_followers_hear_that_a_run_has_diverged(self):
         class Follower:
