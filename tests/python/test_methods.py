@@ -9,6 +9,8 @@ import pydoc
 import re
 import signal
 import sys
+import threading
+import time
 import unittest
 import unittest.mock
 import warnings
@@ -1020,6 +1022,70 @@ class Verbs(InFolder):
         self.assertTrue(0 <= results.rounds["personal_accuracy"].iloc[-1] <= 1)
         with self.assertRaisesRegex(RuntimeError, "this block is over"):
             blocks[0].clients
+
+    def test_a_classifier_has_a_number_of_each_class(self):
+        for classes in (0, 2, 9, 11):
+            def evaluate(method, evaluation, classes=classes):
+                evaluation.global_model(method.model)
+                evaluation.each_block(lambda block: block.evaluate(
+                    block.adapt(method.model), lambda *_: lambda seen: np.zeros((len(seen), classes))))
+
+            method({"evaluate": evaluate}, models="both")
+            with self.assertRaisesRegex(ValueError, rf"a classifier wants an array \[n, 10\].* got \[n, {classes}\]"):
+                run("run.h5", "changed")
+
+    def test_couplings_and_work_of_the_server_say_what_they_want(self):
+        def round(method, round):
+            ids = [client for block in round.blocks() for client in block.clients.tolist()]
+            for wrong, sentence in (([0, 0, 1], "each client once, got 0 twice"), ([77], "clients of this rank, got 77"),
+                                    ([-1], "clients of this rank, got -1")):
+                with self.assertRaisesRegex(ValueError, f"round.coupling wants {sentence}"):
+                    round.coupling(wrong)
+            self.assertEqual(round.coupling(ids[::-1]).ids.tolist(), ids)
+            with self.assertRaisesRegex(fedhpc.Error, "^the work of on_server gives arrays of one type, and not of several$"):
+                round.on_server(2, lambda i: np.ones(2, "f4" if i else "f8"))
+
+        method({"round": round})
+        run("run.h5", "changed", **{"run.rounds": 1})
+
+    def test_other_threads_go_on(self):
+        ticks, count, found = [0], 60, {}
+
+        def tick():
+            while ticks:
+                ticks[0] += 1
+                time.sleep(0.001)
+
+        def measured(name, call):
+            before = ticks[0]
+            for _ in range(count):
+                call()
+            found[name] = ticks[0] - before
+
+        def of_block(method, block):
+            start = block.download(method.model)
+            sgd = fedhpc.Optimizer("sgd", start, lr=0.1)
+            sgd.reset(start)
+
+            def take(step):
+                if step.number:
+                    return
+                measured("gradient", lambda: step.gradient(start))
+                measured("descend", lambda: step.descend(start, sgd))
+                measured("embedding", lambda: step.embedding(start))
+
+            block.each_step(take)
+            measured("evaluate", lambda: block.evaluate(start))
+            measured("embed", lambda: block.embed(method.model, int(block.clients[0])))
+
+        interval = sys.getswitchinterval()
+        self.addCleanup(sys.setswitchinterval, interval)
+        sys.setswitchinterval(100)  # nobody is asked for the lock
+        thread = threading.Thread(target=tick, daemon=True)
+        thread.start()
+        self.inside(of_block, **{"model.hidden": 400, "train.block": 5})
+        ticks.clear()
+        self.assertGreater(min(found.values()), 0, found)
 
 
 class OnADevice(InFolder):
