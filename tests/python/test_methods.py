@@ -354,6 +354,85 @@ class LeftOut(InFolder):
             self.assertRegex(said[0], "^method changed: rounds have changed count, model, which visit_state.. reads without "
                                       "taking back what the state gives")
 
+    def carried(self, visits):
+        """Verbs with state in an optimizer, in an object and in bools; `visits`: visit_state() visits them."""
+        class Helper:
+            def __init__(self, size):
+                self.mean = np.zeros(size)
+
+        def initialise(method, setup):
+            fedavg.FedAvg.initialise(method, setup)
+            method.adam, method.helper = fedhpc.Optimizer("adam", method.model, lr=0.01), Helper(method.model.shape)
+            method.local = setup.optimizer(method.model)
+            method.adam.reset(method.model, "head")
+            method.moved = np.zeros(3, bool)
+
+        def round(method, round):
+            before = method.model.clone()
+            fedavg.FedAvg.round(method, round)
+            method.local.reset(before)
+            method.local.step(before, method.model)
+            method.adam.step(method.model, method.model - before)
+            method.helper.mean += method.model.values
+            method.model += method.model.like(0.01 * method.helper.mean)
+            method.moved = method.moved | (np.arange(3) == round.number - 1)
+            method.model *= 1 + method.moved.sum() / 100
+
+        def visit_state(method, state):
+            fedavg.FedAvg.visit_state(method, state)
+            if visits:
+                method.adam = state.optimizer("adam", method.adam)
+                state.optimizer("local", method.local)  # is reset in rounds alone
+                method.helper.mean = state.array("mean", method.helper.mean)
+                method.moved = state.array("moved", method.moved)
+
+        return {"initialise": initialise, "round": round, "visit_state": visit_state}
+
+    def test_is_said_of_optimizers_and_objects(self):
+        self.assertRegex(self.warned(self.carried(False))[0], "have changed adam, helper, moved, which visit_state.. does not")
+        self.assertEqual(self.warned(self.carried(True), resume=True), [])
+
+    def test_optimizers_objects_and_bools_are_resumed(self):
+        self.addCleanup(method)
+        method(self.carried(True))
+        for kind in ("float32", "float64"):
+            keys = {**self.KEYS, "run.dtype": kind}
+            run("whole.h5", "changed", **{**keys, "run.rounds": 4})
+            run("run.h5", "changed", **keys)
+            fedhpc.resume("run.h5", progress=False, **{"run.rounds": 4})
+            SameBits.assert_same(self, "run.h5", "whole.h5")
+
+    def test_is_said_of_frozen_weights(self):
+        def verbs(visits):
+            def initialise(method, setup):
+                method.model = setup.initial_factors()
+                method.map = fedhpc.UpdateMap(setup.factor_map(), method.model)
+
+            def round(method, round):
+                update = round.mean(method.model)
+                for block in round.blocks():
+                    start = block.download(method.model)
+                    update.add(block.weights(), block.upload(block.train(start, map=method.map) - start))
+                method.model += update.reduce()
+                method.map.merge(method.model)
+
+            def evaluate(method, evaluation):
+                evaluation.global_model(method.map.expand(method.model))
+
+            def visit_state(method, state):
+                method.model = state.rows("factors", method.model)
+                if visits:
+                    method.map.frozen.assign(state.rows("frozen", method.map.frozen))
+
+            return {"initialise": initialise, "round": round, "evaluate": evaluate, "visit_state": visit_state,
+                    "factorisations": ("cp",)}
+
+        self.assertRegex(self.warned(verbs(False))[0], "have changed map, which visit_state.. does not read")
+        self.assertEqual(self.warned(verbs(True)), [])
+        run("whole.h5", "changed", **{**self.KEYS, "run.rounds": 4})
+        fedhpc.resume("run.h5", progress=False, **{"run.rounds": 4})
+        SameBits.assert_same(self, "run.h5", "whole.h5")
+
     def test_is_said_by_one_rank(self):
         text = ("import sys; sys.path[:0] = {0!r}\nimport fedavg, fedhpc\n"
                 "@fedhpc.algorithm('forgets', 'FedAvg that forgets')\nclass Forgets(fedavg.FedAvg):\n"
