@@ -1260,6 +1260,28 @@ class Options(InFolder):
         with self.assertRaisesRegex(fedhpc.ConfigError, "'train.lr' cannot be '0.125' with algorithm.mu = 0.5"):
             run("run.h5", "changed", **{"train.lr": 0.125, "algorithm.mu": 0.5})
 
+    def test_keys_that_act_by_values_of_python(self):
+        def declare(method, options):
+            fedavg.FedAvg.declare(method, options)
+            for name, default in (("flag", False), ("one", 1.0), ("small", 1e-4), ("count", 3)):
+                options.add(name, default, help="a value")
+            options.add("limit", None, kind=int, help="a limit")
+            for name, condition in conditions.items():
+                options.add(name, 0.1, help="a number", acts=condition)
+
+        where, unless = fedhpc.where, fedhpc.unless
+        conditions = {"a": where("algorithm.flag", False), "b": where("algorithm.one", 1.0),
+                      "c": where("algorithm.small", 1e-4), "d": where("algorithm.flag", np.bool_(False)),
+                      "e": where("algorithm.count", np.int64(3)), "f": where("algorithm.limit", None),
+                      "g": unless("algorithm.flag", False), "h": unless("algorithm.one", 1.0),
+                      "i": unless("algorithm.limit", None)}
+        method({"declare": declare})
+        for name in "abcdef":
+            run("run.h5", "changed", **{"run.rounds": 1, f"algorithm.{name}": 0.2})
+        for name, why in (("g", "flag other than false"), ("h", "one other than 1"), ("i", "limit other than auto")):
+            with self.assertRaisesRegex(fedhpc.ConfigError, f"algorithm.{why}"):
+                run("run.h5", "changed", **{"run.rounds": 1, f"algorithm.{name}": 0.2})
+
     def test_wrong_declarations(self):
         for declaration, sentence in (
                 (lambda options: options.add("mu", -1.0, at_least=0, help="a"), "default -1 is not allowed"),
