@@ -695,6 +695,18 @@ class Verbs(InFolder):
         self.assertEqual((copied[1, 2], shared[1, 2]), (5, 10))
         with self.assertRaisesRegex(TypeError, "and not of truth values"):
             rows[[True, False]]
+        for place in (np.int64(1), np.uint8(1), np.int32(-1), np.array(1)):
+            self.assertEqual(rows[place].values.tolist(), rows[1].values.tolist())
+        for place in (True, np.True_, 1.0, np.float64(1)):
+            with self.assertRaisesRegex(TypeError, "wants a list or an array of whole numbers"):
+                rows[place]
+
+    def test_numbers_of_rows_are_what_numpy_says(self):
+        values = np.array([0.1, -3.0, 7.0, np.inf])
+        given = fedhpc.RowNumbers(values)
+        for made, wanted in ((given / 3, values / 3), (3 / given, 3 / values), (given - 0.7, values - 0.7),
+                             (0.7 - given, 0.7 - values), (given + 2, values + 2), (2 * given, 2 * values)):
+            self.assertEqual(made.values.tolist(), wanted.tolist())
 
     def test_shapes_are_said(self):
         def look(method, block):
