@@ -740,8 +740,13 @@ class Verbs(InFolder):
                 block.weights("sample")
             with self.assertRaisesRegex(fedhpc.ConfigError, "cannot be 'fp17'"):
                 block.upload(start, "fp17")
-            with self.assertRaisesRegex(ValueError, "no columns 'haed'"):
+            with self.assertRaisesRegex(ValueError, "no columns 'haed'.* body .all but the head. and all"):
                 block.train(start, columns="haed")
+            for call in (lambda: start.scale(2, "body"), lambda: start.copy_columns(start, "body")):
+                with self.assertRaisesRegex(ValueError, "no columns 'body' here; .* bias, uncompressed, and all"):
+                    call()
+            with self.assertRaisesRegex(TypeError, f"block.note wants .* got one of shape .{count}, 1."):
+                block.note("mine", np.ones((count, 1)))
 
         def initialise(method, setup):
             fedavg.FedAvg.initialise(method, setup)
