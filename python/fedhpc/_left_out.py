@@ -105,7 +105,7 @@ class _Kept:
 
 
 def _attributes(value):
-    """The attributes of an object, such as a method keeps of a class of its own; None of classes, functions, methods."""
+    """The attributes of an object, such as a helper of the method; None of classes, functions and methods."""
     if isinstance(value, type) or type(value).__module__ == "builtins" or hasattr(value, "visit_state"):
         return None
     return getattr(value, "__dict__", None)
