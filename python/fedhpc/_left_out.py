@@ -13,6 +13,7 @@ from . import _core
 
 DEPTH = 3  # of lists in lists
 CONTAINERS = (dict, list, tuple, set, frozenset, deque)  # may be filled in place, one by one
+TAKEN_BACK = (*CONTAINERS, _core.Optimizer)  # state.optimizer() sets what it is given
 
 
 def watched(method, base, name):
@@ -44,13 +45,18 @@ def watched(method, base, name):
         _warn(name, sorted(changed - read.keys()), "which visit_state() does not read and which will not be there after a "
                                                    "resume; add {it} to visit_state")
         # What is read twice may be filled in place: self.v[:] = state.array("v", self.v).
-        lost = sorted(one for one in changed - given if read[one] == 1 and not isinstance(getattr(method, one), CONTAINERS))
+        lost = sorted(one for one in changed - given if read[one] == 1 and not _filled(getattr(method, one)))
         _warn(name, lost, "which visit_state() reads without taking back what the state gives, so that a resume starts "
                           "from what initialise() has made; write self.NAME = state.rows(\"NAME\", self.NAME) or alike")
 
     # Attributes of the object win over those of its class.
     vars(method).update(initialise=initialise_watched, round=round_watched, visit_state=visit_state_watched)
     return method
+
+
+def _filled(value):
+    """Whether a value may be restored where it is: by one read of the attribute that holds it."""
+    return isinstance(value, TAKEN_BACK) or bool(_attributes(value))
 
 
 def _warn(name, changed, why):
@@ -88,13 +94,34 @@ def _marks(method, but):
     return {one: mark for one, mark in marks.items() if mark is not None}
 
 
+class _Kept:
+    """What an optimizer has kept; the same as any where rounds reset it, or make it: nothing is left for later ones."""
+
+    def __init__(self, resets, steps, states):
+        self.resets, self.mark = resets, (steps, _mark(states)) if states.size else None
+
+    def __eq__(self, other):
+        return not isinstance(other, _Kept) or self.resets != other.resets or self.mark == other.mark
+
+
+def _attributes(value):
+    """The attributes of an object, such as a helper of the method; None of classes, functions and methods."""
+    if isinstance(value, type) or type(value).__module__ == "builtins" or hasattr(value, "visit_state"):
+        return None
+    return getattr(value, "__dict__", None)
+
+
 def _mark(value, depth=DEPTH):
     """None for what is no state: codecs, functions, texts, what lies in the store, what is over."""
     try:
         if isinstance(value, (Number, np.generic)):
             return repr(value)
+        if isinstance(value, _core.Optimizer):
+            return _Kept(*value._kept())
         if isinstance(value, _core.EdgeRows):
             value = value.rows
+        if isinstance(value, _core.UpdateMap):
+            value = value.frozen
         if hasattr(value, "__array__") and not isinstance(value, type):
             array = np.asarray(value)
             return None if array.dtype.hasobject else (str(array.dtype), array.shape,
@@ -105,6 +132,7 @@ def _mark(value, depth=DEPTH):
             return repr(value.get_state())
         if isinstance(value, random.Random):
             return repr(value.getstate())
+        value = _attributes(value) or value
         if isinstance(value, dict):
             value = [*value, *value.values()]
         if isinstance(value, (list, tuple, set, frozenset, deque)) and depth > 0:

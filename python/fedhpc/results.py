@@ -7,6 +7,7 @@
 
 import contextlib
 import glob
+import operator
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -175,6 +176,7 @@ class Results:
 
         DataError without run.save = personal.
         """
+        client = _number_of(client)
         return self._read(lambda path: load_model(path, "personal", client=client))
 
     def _model(self, part, state):
@@ -213,6 +215,13 @@ class Results:
         return pd.DataFrame({run.path.name: lines}).to_html()
 
 
+def _number_of(client):
+    """A client as a whole number, also of numpy; TypeError for anything else."""
+    if isinstance(client, bool) or not hasattr(client, "__index__"):
+        raise TypeError(f"a client is a whole number, and not {client!r}")
+    return operator.index(client)
+
+
 def _is_same(before, now):
     """Whether two Runs are one that goes on: they began at the same moment, with the same first round."""
     if before.attributes.get("started") != now.attributes.get("started"):
@@ -234,10 +243,12 @@ class Partition:
 
     def train(self, client):
         """[n] the training samples of a client, counted from 0 through the training set; needs run.save = partition."""
+        client = _number_of(client)
         return self.results._read(lambda path: load_samples(path, "train", client))
 
     def test(self, client):
         """[n] the test samples of a client; they count on from the training set. Needs run.save = partition."""
+        client = _number_of(client)
         return self.results._read(lambda path: load_samples(path, "test", client))
 
 

@@ -311,7 +311,8 @@ std::vector<double> to_numbers(const std::string& verb, nb::handle values) {
   if (nb::try_cast(values, list)) return list;
   std::string wanted = concat(verb, " wants a list or an array [C] of numbers");
   if (nb::hasattr(values, "shape")) {
-    wanted += concat(", got one of shape ", nb::str(values.attr("shape")).c_str());
+    const nb::str shape(nb::handle(nb::object(values.attr("shape"))));
+    wanted += concat(", got one of shape ", shape.c_str());
   }
   throw nb::type_error(wanted.c_str());
 }
@@ -381,7 +382,7 @@ std::vector<std::int64_t> to_ids(const std::string& verb, nb::handle values) {
                            .c_str());
 }
 
-Tag to_tag(const std::string& name) {
+Tag to_tag(const std::string& name, const char* and_more) {
   if (name == "trainable") return Tag::Trainable;
   if (name == "buffer") return Tag::Buffer;
   if (name == "head") return Tag::Head;
@@ -390,8 +391,9 @@ Tag to_tag(const std::string& name) {
   if (name == "bias") return Tag::Bias;
   if (name == "all") return Tag::None;
   throw nb::value_error(concat("there are no columns '", name,
-                               "'; kinds of columns are trainable, buffer, head, norm, bias, "
-                               "uncompressed, body (all but the head) and all")
+                               "' here; kinds of columns are trainable, buffer, head, norm, bias, "
+                               "uncompressed, ",
+                               and_more, "and all")
                             .c_str());
 }
 
@@ -410,7 +412,7 @@ Columns to_columns(nb::handle names) {
     if (word == "body") word = "-head";
     const bool out = word.starts_with('-');
     Tag& tags = out ? columns.without : columns.with;
-    tags = tags | to_tag(out ? word.substr(1) : word);
+    tags = tags | to_tag(out ? word.substr(1) : word, "body (all but the head) ");
   }
   return columns;
 }

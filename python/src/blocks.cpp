@@ -55,9 +55,10 @@ PyRows download(PyBlock& self, const PyRows& models, nb::handle codec, std::int6
         "block.download takes a codec, or the channel of links that have one, and not both");
   }
   const Rows from = models.owned(sent);
-  const Rows received =
-      codec.is_none() ? block.download(from, channel, beside)
-                      : block.download(from, to_codec("block.download", codec, sent, made), beside);
+  const Codec* chosen = codec.is_none() ? nullptr : &to_codec("block.download", codec, sent, made);
+  const nb::gil_scoped_release unlocked;
+  const Rows received = chosen == nullptr ? block.download(from, channel, beside)
+                                          : block.download(from, *chosen, beside);
   // Clients train in place what they received, and the server's rows stay.
   return {received.values.is_alias_of(sent.values) ? received.clone() : received};
 }
@@ -156,15 +157,20 @@ PyRows upload(PyBlock& self, const PyRows& rows, nb::handle codec) {
   std::shared_ptr<const Codec> made;
   Block& block = self.get();
   const Rows sent = wanted("block.upload", rows, block.count());
-  return {block.upload(rows.owned(sent), to_codec("block.upload", codec, sent, made))};
+  const Codec& chosen = to_codec("block.upload", codec, sent, made);
+  const Rows from = rows.owned(sent);
+  const nb::gil_scoped_release unlocked;
+  return {block.upload(from, chosen)};
 }
 
 PyRows upload_models(PyBlock& self, const PyRows& models, nb::handle codec) {
   std::shared_ptr<const Codec> made;
   Block& block = self.get();
   const Rows sent = wanted_travelling("block.upload_models", models, block.count());
-  return {
-      block.upload_models(models.owned(sent), to_codec("block.upload_models", codec, sent, made))};
+  const Codec& chosen = to_codec("block.upload_models", codec, sent, made);
+  const Rows from = models.owned(sent);
+  const nb::gil_scoped_release unlocked;
+  return {block.upload_models(from, chosen)};
 }
 
 NumpyArray send(PyBlock& self, const std::string& direction, const RandomColumns& columns) {
@@ -178,6 +184,29 @@ void require_client(const char* verb, const Block& block, std::int64_t client) {
   if (std::ranges::find(block.clients(), client) == block.clients().end()) {
     refuse(verb, "a client of the block", concat(client));
   }
+}
+
+NumpyArray evaluate(PyBlock& self, const PyRows& models) {
+  Block& block = self.get();
+  const Rows from = models.owned(wanted_models("block.evaluate", models, block.count()));
+  std::vector<double> accuracies;
+  {
+    const nb::gil_scoped_release unlocked;
+    accuracies = block.evaluate(from);
+  }
+  return to_numpy(std::span<const double>(accuracies));
+}
+
+nb::tuple embed(PyBlock& self, const PyRows& model, std::int64_t client) {
+  Block& block = self.get();
+  require_client("block.embed", block, client);
+  const Rows from = model.owned(wanted_models("block.embed", model, 1));
+  Embedded embedded;
+  {
+    const nb::gil_scoped_release unlocked;
+    embedded = block.embed(from, client);
+  }
+  return nb::make_tuple(to_numpy(embedded.values), to_numpy(embedded.labels));
 }
 
 void bind_travel(nb::class_<PyBlock>& bound) {
@@ -225,16 +254,9 @@ void bind_training_of_blocks(nb::class_<PyBlock>& bound) {
            "Goes once through this share of every client's training samples, 'drawn' or "
            "'slice'; take(step) has a batch each. Counts into simulated time, not into "
            "train_loss.")
-      .def(
-          "evaluate",
-          [](PyBlock& self, const PyRows& models) {
-            Block& block = self.get();
-            return to_numpy(std::span<const double>(
-                block.evaluate(wanted_models("block.evaluate", models, block.count()))));
-          },
-          nb::arg("models"),
-          "The accuracy of row c of models [C, P] on the test samples of clients[c]: float64 "
-          "[C]. NaN without samples and in rounds without evaluation.")
+      .def("evaluate", &evaluate, nb::arg("models"),
+           "The accuracy of row c of models [C, P] on the test samples of clients[c]: float64 "
+           "[C]. NaN without samples and in rounds without evaluation.")
       .def(
           "samples_of",
           [](PyBlock& self, std::int64_t client) {
@@ -242,17 +264,9 @@ void bind_training_of_blocks(nb::class_<PyBlock>& bound) {
             return to_numpy(self.get().samples_of(client));
           },
           nb::arg("client"), "The features of its training samples: float64 [n, D].")
-      .def(
-          "embed",
-          [](PyBlock& self, const PyRows& model, std::int64_t client) {
-            require_client("block.embed", self.get(), client);
-            const Embedded embedded =
-                self.get().embed(wanted_models("block.embed", model, 1), client);
-            return nb::make_tuple(to_numpy(embedded.values), to_numpy(embedded.labels));
-          },
-          nb::arg("model"), nb::arg("client"),
-          "What the head of model [1, P] sees of the client's training samples: (float64 [n, E], "
-          "labels int64 [n]).");
+      .def("embed", &embed, nb::arg("model"), nb::arg("client"),
+           "What the head of model [1, P] sees of the client's training samples: (float64 [n, E], "
+           "labels int64 [n]).");
 }
 
 }  // namespace

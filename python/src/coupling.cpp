@@ -1,9 +1,11 @@
 // Algebra between the clients of all ranks.
 
+#include <algorithm>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
+#include <set>
 
 #include "fedhpc/core/device.hpp"
 
@@ -84,6 +86,16 @@ std::int64_t whole_multiple(std::int64_t multiple) {
 nb::object coupling_of(const PyRound& round, nb::handle ids) {
   round.session->require_no_loop("round.coupling");
   const std::vector<std::int64_t> own = to_ids("round.coupling", ids);
+  const std::vector<std::int64_t>& known = round.session->store().clients();
+  std::set<std::int64_t> named;
+  for (const std::int64_t client : own) {
+    if (!std::ranges::binary_search(known, client)) {
+      refuse("round.coupling", "clients of this rank", concat(client));
+    }
+    if (!named.insert(client).second) {
+      refuse("round.coupling", "each client once", concat(client, " twice"));
+    }
+  }
   return nb::cast(std::make_unique<PyCoupling>(PyCoupling{
       round.session->get().coupling(own), static_cast<std::int64_t>(own.size()), round.session}));
 }

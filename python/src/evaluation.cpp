@@ -36,7 +36,7 @@ PyRows adapt(PyEvaluationBlock& self, const PyRows& models, std::optional<std::i
   if (!same_fields(optimizer->optimizer->layout(), from.layout)) {
     refuse("block.adapt", "an optimizer of rows of the model", "one of another layout");
   }
-  optimizer->count = -1;
+  optimizer->was_reset(-1);
   const nb::gil_scoped_release unlocked;
   return {block.adapt(from, *steps, *optimizer->optimizer)};
 }

@@ -36,8 +36,10 @@ void bind_row_map(nb::module_& core) {
       .def(
           "expand",
           [](const PyRowMap& self, const PyRows& u) {
-            return PyRows{
-                self.get().expand(wanted("map.expand", u, u.get().count(), self.get().factors()))};
+            RowMap& map = self.get();
+            const Rows from = wanted("map.expand", u, u.get().count(), map.factors());
+            const nb::gil_scoped_release unlocked;
+            return PyRows{map.expand(from)};
           },
           nb::arg("u"), "The models [C, P] that factors [C, Q] stand for.")
       .def(
@@ -45,8 +47,10 @@ void bind_row_map(nb::module_& core) {
           [](const PyRowMap& self, const PyRows& u, const PyRows& out) {
             RowMap& map = self.get();
             const std::int64_t count = u.get().count();
-            map.expand_(wanted("map.expand", u, count, map.factors()),
-                        wanted("map.expand", out, count, map.full()));
+            const Rows from = wanted("map.expand", u, count, map.factors());
+            const Rows to = wanted("map.expand", out, count, map.full());
+            const nb::gil_scoped_release unlocked;
+            map.expand_(from, to);
           },
           nb::arg("u"), nb::arg("out"), "Writes them into rows `out` [C, P].")
       .def(
@@ -54,9 +58,11 @@ void bind_row_map(nb::module_& core) {
           [](const PyRowMap& self, const PyRows& u, const PyRows& dw, const PyRows& du) {
             RowMap& map = self.get();
             const std::int64_t count = u.get().count();
-            map.pullback_(wanted("map.pullback", u, count, map.factors()),
-                          wanted("map.pullback", dw, count, map.full()),
-                          wanted("map.pullback", du, count, map.factors()));
+            const Rows at = wanted("map.pullback", u, count, map.factors());
+            const Rows from = wanted("map.pullback", dw, count, map.full());
+            const Rows to = wanted("map.pullback", du, count, map.factors());
+            const nb::gil_scoped_release unlocked;
+            map.pullback_(at, from, to);
           },
           nb::arg("u"), nb::arg("dw"), nb::arg("du"),
           "Writes into du [C, Q] the gradients with respect to u, from those of the weights dw "
@@ -98,8 +104,10 @@ void bind_fits(nb::class_<PyFactorMap, PyRowMap>& bound) {
              std::int64_t sweeps) {
             FactorMap& map = self.of_factors();
             const std::int64_t count = models.get().count();
-            return PyRows{map.fit(wanted("map.fit", models, count, map.full()),
-                                  wanted("map.fit", start, count, map.factors()), sweeps)};
+            const Rows of = wanted("map.fit", models, count, map.full());
+            const Rows near = wanted("map.fit", start, count, map.factors());
+            const nb::gil_scoped_release unlocked;
+            return PyRows{map.fit(of, near, sweeps)};
           },
           nb::arg("models"), nb::arg("start"), nb::arg("sweeps"),
           "Factors [C, Q] near those of `start`, fitted to models [C, P].")
@@ -241,7 +249,8 @@ void bind_maps(nb::module_& core) {
             self.time->check();
             return PyRows{self.owned->frozen()};
           },
-          "W on the factorised columns, rows [1, P] in the same memory.")
+          "W on the factorised columns, rows [1, P] in the same memory. In visit_state: "
+          "self.map.frozen.assign(state.rows('frozen', self.map.frozen)).")
       .def(
           "merge",
           [](const PyUpdateMap& self, const PyRows& u) {

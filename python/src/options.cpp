@@ -9,6 +9,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings.hpp"
+#include "core/number_text.hpp"
 #include "engine_calls.hpp"
 #include "methods.hpp"
 
@@ -259,6 +260,15 @@ void add_check(PyOptions& self, const nb::callable& check) {
   });
 }
 
+/// A value of a key, as the key prints it.
+std::string text_of(nb::handle value) {
+  if (nb::isinstance<nb::bool_>(value)) return nb::cast<bool>(value) ? "true" : "false";
+  if (value.is_none()) return "auto";
+  if (nb::isinstance<nb::float_>(value)) return print_number(nb::cast<double>(value));
+  if (nb::hasattr(value, "item")) return text_of(nb::object(value.attr("item")()));  // of numpy
+  return nb::cast<std::string>(nb::str(value));
+}
+
 void bind_conditions(nb::module_& core) {
   nb::class_<Condition>(core, "Condition", "A key acts only where this holds for other keys.")
       .def("__or__", [](const Condition& a, const Condition& b) { return either(a, b); })
@@ -268,19 +278,17 @@ void bind_conditions(nb::module_& core) {
       "where",
       [](const std::string& key, nb::args values) {
         std::vector<std::string> texts;
-        for (nb::handle value : values) texts.push_back(nb::cast<std::string>(nb::str(value)));
+        for (nb::handle value : values) texts.push_back(text_of(value));
         if (texts.empty()) throw nb::value_error("where(key, value, ...) has a value");
         return where(key, texts);
       },
       nb::arg("key"), nb::arg("values"),
-      "The condition that `key` ('train.optimizer') has one of these values, as a "
-      "configuration writes them. Conditions join by | and &.");
+      "The condition that `key` ('train.optimizer') has one of these values: True or False, a "
+      "number, a text, or None for 'auto'. Conditions join by | and &.");
   core.def(
       "unless",
-      [](const std::string& key, nb::handle value) {
-        return unless(key, nb::cast<std::string>(nb::str(value)));
-      },
-      nb::arg("key"), nb::arg("value"), "The condition that `key` has another value.");
+      [](const std::string& key, nb::handle value) { return unless(key, text_of(value)); },
+      nb::arg("key"), nb::arg("value").none(), "The condition that `key` has another value.");
 }
 
 }  // namespace

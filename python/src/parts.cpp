@@ -21,7 +21,7 @@ void require_as_many(const RowNumbers& a, const RowNumbers& b) {
 void bind_numbers(nb::module_& core) {
   nb::class_<RowNumbers>(
       core, "RowNumbers",
-      "A float64 number of each of C rows. Sums, products and quotients with numbers, quotients "
+      "A float64 number of each of C rows. + - * and / with numbers, quotients "
       "of two; rows.scale and rows.add take them. Rows on a GPU do not wait for them.")
       .def(
           "__init__",
@@ -52,11 +52,17 @@ void bind_numbers(nb::module_& core) {
       .def(
           "__radd__", [](const RowNumbers& a, double x) { return x + a; }, nb::is_operator())
       .def(
+          "__sub__", [](const RowNumbers& a, double x) { return -x + a; }, nb::is_operator())
+      .def(
+          "__rsub__", [](const RowNumbers& a, double x) { return x + -1.0 * a; }, nb::is_operator())
+      .def(
           "__mul__", [](const RowNumbers& a, double x) { return x * a; }, nb::is_operator())
       .def(
           "__rmul__", [](const RowNumbers& a, double x) { return x * a; }, nb::is_operator())
       .def(
           "__rtruediv__", [](const RowNumbers& a, double x) { return x / a; }, nb::is_operator())
+      .def(
+          "__truediv__", [](const RowNumbers& a, double x) { return a / x; }, nb::is_operator())
       .def(
           "__truediv__",
           [](const RowNumbers& a, const RowNumbers& b) {

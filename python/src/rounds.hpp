@@ -50,6 +50,7 @@ class RoundSession {
 
   Round& get() const { return *round_; }
   const TimePtr& time() const { return round_.time(); }
+  const ClientStore& store() const { return *method_->store; }
   /// Throws unless the method has declared the series.
   void require_metric(const std::string& verb, const std::string& metric) const;
   /// Throws where a loop over blocks has not come to its end.

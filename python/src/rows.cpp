@@ -47,6 +47,16 @@ std::int64_t place_of(const Rows& rows, std::int64_t place) {
   return counted;
 }
 
+/// What stands for a whole number, as one of numpy does; no truth value.
+std::optional<std::int64_t> whole_number(nb::handle index) {
+  if (PyBool_Check(index.ptr()) != 0 || PyIndex_Check(index.ptr()) == 0) return std::nullopt;
+  const Py_ssize_t number = PyNumber_AsSsize_t(index.ptr(), PyExc_IndexError);
+  if (number != -1 || PyErr_Occurred() == nullptr) return number;
+  if (PyErr_ExceptionMatches(PyExc_TypeError) == 0) throw nb::python_error();
+  PyErr_Clear();  // an array of numpy
+  return std::nullopt;
+}
+
 /// The places that an index names.
 std::vector<std::int64_t> places_of(const Rows& rows, nb::handle index) {
   std::vector<std::int64_t> places;
@@ -60,8 +70,8 @@ std::vector<std::int64_t> places_of(const Rows& rows, nb::handle index) {
       places.push_back(static_cast<std::int64_t>(start) +
                        static_cast<std::int64_t>(i) * static_cast<std::int64_t>(step));
     }
-  } else if (nb::isinstance<nb::int_>(index)) {
-    places.push_back(place_of(rows, nb::cast<std::int64_t>(index)));
+  } else if (const std::optional<std::int64_t> one = whole_number(index)) {
+    places.push_back(place_of(rows, *one));
   } else {
     for (const std::int64_t place : to_ids("rows[...]", index)) {
       places.push_back(place_of(rows, place));

@@ -144,8 +144,8 @@ std::vector<std::int64_t> to_ids(const std::string& verb, nb::handle values);
 
 /// "head", "trainable", "body" (all but the head), "trainable -norm", "all" or None.
 Columns to_columns(nb::handle names);
-/// The one kind that a name says.
-Tag to_tag(const std::string& name);
+/// The one kind that a name says; `and_more` are names that the caller knows beside these kinds.
+Tag to_tag(const std::string& name, const char* and_more = "");
 /// The columns [begin, end) of a layout that have these names.
 ColumnRanges ranges_of(const Layout& layout, nb::handle names);
 /// Layouts as Python gives them: a Layout, or rows that have it.

@@ -3,12 +3,14 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <mutex>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 #include <optional>
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/Tensor.h>
 
 #include "fedhpc/app/library.hpp"
@@ -85,6 +87,26 @@ class InHand {
   InHand& operator=(const InHand&) = delete;
 };
 
+/// Lets the caller's torch draw after a run as if there had been none: models of scripts draw by its
+/// generator.
+class KeptGenerator {
+ public:
+  KeptGenerator() : generator_(at::detail::getDefaultCPUGenerator()) {
+    const std::scoped_lock lock(generator_.mutex());
+    state_ = generator_.get_state();
+  }
+  ~KeptGenerator() {
+    const std::scoped_lock lock(generator_.mutex());
+    generator_.set_state(state_);
+  }
+  KeptGenerator(const KeptGenerator&) = delete;
+  KeptGenerator& operator=(const KeptGenerator&) = delete;
+
+ private:
+  at::Generator generator_;
+  at::Tensor state_;
+};
+
 /// Calls the engine without the interpreter's lock; its errors become Python's.
 template <typename Work>
 auto in_engine(const StartOptions& start, const Work& work) {
@@ -92,6 +114,7 @@ auto in_engine(const StartOptions& start, const Work& work) {
     const InHand in_hand;
     raised_in_run.reset();
     session_for(start);
+    const KeptGenerator kept;
     const nb::gil_scoped_release unlocked;
     return work();
   } catch (const ConfigError& error) {

@@ -8,6 +8,8 @@
 #include <nanobind/stl/vector.h>
 #include <optional>
 
+#include <ATen/ops/empty.h>
+
 #include "fedhpc/algorithms/catch_up.hpp"
 #include "fedhpc/engine/metrics.hpp"
 #include "fedhpc/training/options.hpp"
@@ -139,8 +141,50 @@ nb::object visit_edges(const PyState& self, const std::string& name, nb::object 
 
 nb::object visit_array(const PyState& self, const std::string& name, nb::object value) {
   Tensor values = to_tensor("state.array", value);
+  const bool truths = values.scalar_type() == at::kBool;
+  if (truths) values = values.to(at::kLong);  // a checkpoint has no bool
   self.visit("state.array", name).tensor(name, values);
-  return self.state->restores() ? to_numpy(values.clone()) : value;
+  if (!self.state->restores()) return value;
+  return to_numpy(truths ? values.to(at::kBool) : values.clone());
+}
+
+/// The numbers of the pieces of an optimizer, in host memory: int64 [n].
+Tensor whole_numbers(const std::vector<std::int64_t>& values) {
+  Tensor made = at::empty({std::ssize(values)}, at::kLong);
+  std::ranges::copy(values, made.data_ptr<std::int64_t>());
+  return made;
+}
+
+nb::object visit_optimizer(const PyState& self, const std::string& name, nb::object value) {
+  const char* verb = "state.optimizer";
+  PyOptimizer* given = nullptr;
+  if (!nb::try_cast(value, given) || given == nullptr) {
+    throw nb::type_error(concat("state.optimizer('", name, "', ...) wants an Optimizer").c_str());
+  }
+  RowOptimizer& optimizer = *given->optimizer;
+  Tensor columns = whole_numbers({static_cast<std::int64_t>(optimizer.columns().with),
+                                  static_cast<std::int64_t>(optimizer.columns().without)});
+  Tensor steps = whole_numbers(optimizer.steps());
+  Tensor states = optimizer.states();
+  const at::TensorOptions& numbers = the_run().numbers;
+  if (states.numel() == 0) {  // it has none, or none yet
+    states = at::empty({optimizer.rule().state_rows(), steps.size(0), optimizer.layout()->size()},
+                       numbers.device(at::kCPU));
+  }
+  self.visit(verb, name + ".columns").tensor(name + ".columns", columns);
+  self.visit(verb, name + ".steps").tensor(name + ".steps", steps);
+  self.visit(verb, name + ".states").tensor(name + ".states", states);
+  if (!self.state->restores()) return value;
+  const std::int64_t count = steps.size(0);
+  const auto tag = [&](std::int64_t i) {
+    return static_cast<Tag>(columns[i].item<std::int64_t>());
+  };
+  optimizer.reset(at::empty({count, optimizer.layout()->size()}, numbers.dtype(states.dtype())),
+                  {.with = tag(0), .without = tag(1)});
+  given->count = count > 0 ? count : -1;
+  const auto* first = steps.const_data_ptr<std::int64_t>();
+  optimizer.go_on_from({first, first + count}, states);
+  return value;
 }
 
 void bind_state(nb::module_& core) {
@@ -155,8 +199,11 @@ void bind_state(nb::module_& core) {
       .def("rows", &visit_rows, nb::arg("name"), nb::arg("value"),
            "Rows [n, P] that are the same on every rank; type and layout stay.")
       .def("edges", &visit_edges, nb::arg("name"), nb::arg("value"), "The models of all edges.")
+      .def("optimizer", &visit_optimizer, nb::arg("name"), nb::arg("value"),
+           "What an Optimizer has kept since its last reset, of rows that are the same on every "
+           "rank. It goes on from there itself.")
       .def("array", &visit_array, nb::arg("name"), nb::arg("value"),
-           "An array of float32, float64 or int64 that is the same on every rank.")
+           "An array of float32, float64, int64 or bool that is the same on every rank.")
       .def("tensor", &visit_array, nb::arg("name"), nb::arg("value"), "The same as array().")
       .def(
           "number",

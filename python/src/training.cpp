@@ -107,7 +107,7 @@ void bind_optimizer(nb::module_& core) {
           [](PyOptimizer& self, const PyRows& rows, nb::handle columns) {
             const Rows like = wanted("optimizer.reset", rows, -1, self.optimizer->layout());
             self.optimizer->reset(like.values, to_columns(columns));
-            self.count = like.count();
+            self.was_reset(like.count());
           },
           nb::arg("rows"), nb::arg("columns") = nb::none(),
           "Forgets everything and makes room for as many rows as these; it will move only these "
@@ -122,7 +122,11 @@ void bind_optimizer(nb::module_& core) {
                                   wanted_like("optimizer.step", gradients, rows).values);
           },
           nb::arg("rows"), nb::arg("gradients"),
-          "Moves all rows [C, P] one step, in place; reset() comes before.");
+          "Moves all rows [C, P] one step, in place; reset() comes before.")
+      .def("_kept", [](const PyOptimizer& self) {  // for _left_out.py
+        const RowOptimizer& optimizer = *self.optimizer;
+        return nb::make_tuple(self.resets, optimizer.steps(), to_numpy(optimizer.states()));
+      });
 }
 
 PyRows gradient(PyStep& self, const PyRows& at, double mu, const PyRows* centre, double gamma,
@@ -135,8 +139,9 @@ PyRows gradient(PyStep& self, const PyRows& at, double mu, const PyRows* centre,
     refuse("step.gradient", concat("a draw below ", LocalStep::kPassesPerDraw / 2), concat(draw));
   }
   LocalStep& step = self.anew();
-  return {{step.gradient(models, penalty, draw, to_columns(columns)), models.layout},
-          self.gradients};
+  const Columns moving = to_columns(columns);
+  const nb::gil_scoped_release unlocked;
+  return {{step.gradient(models, penalty, draw, moving), models.layout}, self.gradients};
 }
 
 PyRows gradient_below_head(PyStep& self, const PyRows& at, const nb::callable& loss) {
@@ -164,7 +169,12 @@ NumpyArray embedding(PyStep& self, const PyRows& at) {
   const Rows models = wanted_models("step.embedding", at, self.clients);
   LocalStep& step = *self.step;
   self.end_gradients();
-  return to_numpy(on_host(step.embedding(models)).to(at::kDouble));
+  Tensor seen;
+  {
+    const nb::gil_scoped_release unlocked;
+    seen = on_host(step.embedding(models)).to(at::kDouble);
+  }
+  return to_numpy(seen);
 }
 
 /// A term that reads and writes float64 numbers of one client at a time, in host memory.
@@ -216,12 +226,17 @@ void descend(PyStep& self, const PyRows& rows, PyOptimizer& optimizer, const PyR
   if (term) {
     const Flagged calling(self.calls_python);
     step.descend_(moved, *optimizer.optimizer, to_term(*term));
-  } else if (map == nullptr) {
-    step.descend_(moved, *optimizer.optimizer, penalty);
-  } else if (penalty.any()) {
+    return;
+  }
+  if (map != nullptr && penalty.any()) {
     throw nb::value_error("step.descend takes no penalty through a map");
+  }
+  RowMap* through = map == nullptr ? nullptr : &map->get();
+  const nb::gil_scoped_release unlocked;
+  if (through == nullptr) {
+    step.descend_(moved, *optimizer.optimizer, penalty);
   } else {
-    step.descend_(moved, map->get(), *optimizer.optimizer);
+    step.descend_(moved, *through, *optimizer.optimizer);
   }
 }
 
@@ -234,9 +249,12 @@ void minimise(PyStep& self, const PyRows& rows, PyOptimizer& optimizer, std::int
       penalty_of("step.minimise", mu, centre, gamma, rho, self.clients, moved.layout), moved);
   require_whole("step.minimise", optimizer, penalty.any());
   if (steps < 1) refuse("step.minimise", "steps of at least 1", concat(steps));
-  self.anew().minimise_(moved, *optimizer.optimizer, penalty,
-                        {.steps = steps, .accuracy = accuracy});
-  optimizer.count = self.clients;
+  LocalStep& step = self.anew();
+  {
+    const nb::gil_scoped_release unlocked;
+    step.minimise_(moved, *optimizer.optimizer, penalty, {.steps = steps, .accuracy = accuracy});
+  }
+  optimizer.was_reset(self.clients);
 }
 
 void take_step(PyStep& self, const PyRows& rows, const PyRows& gradients, PyOptimizer& optimizer) {
@@ -244,7 +262,9 @@ void take_step(PyStep& self, const PyRows& rows, const PyRows& gradients, PyOpti
   const Rows moved = wanted("step.step", rows, self.clients, layout);
   const Rows against = wanted("step.step", gradients, self.clients, layout);
   require_reset("step.step", optimizer, self.clients);
-  self.between_verbs().step_(moved.values, against.values, *optimizer.optimizer);
+  LocalStep& step = self.between_verbs();
+  const nb::gil_scoped_release unlocked;
+  step.step_(moved.values, against.values, *optimizer.optimizer);
 }
 
 std::int64_t client_of(const PyStep& self, std::int64_t c) {

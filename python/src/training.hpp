@@ -26,10 +26,16 @@ struct PyCodec {
 const Codec& to_codec(std::string_view verb, nb::handle value, const Rows& rows,
                       std::shared_ptr<const Codec>& made);
 
-/// A row optimizer, and how many rows it has been reset for; -1: none yet.
+/// A row optimizer, how many rows it has been reset for (-1: none yet), and how often.
 struct PyOptimizer {
   std::shared_ptr<RowOptimizer> optimizer;
   std::int64_t count = -1;
+  std::int64_t resets = 0;
+
+  void was_reset(std::int64_t rows) {
+    count = rows;
+    ++resets;
+  }
 };
 
 /// A map from rows of factors to models; that of the engine has its time.

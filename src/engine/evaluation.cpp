@@ -5,6 +5,7 @@
 #include <iterator>
 #include <limits>
 #include <span>
+#include <stdexcept>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
@@ -92,7 +93,14 @@ class ScoringBlock final : public AdaptingBlock {
       for (ClientScores* scores : scores_) {
         if (scores->shard == nullptr) continue;
         const Embedded samples = evaluator_.embed_test(model, *scores->shard, client);
-        scores->personal[first_ + c] = score_of(classify(samples.values), samples.labels);
+        const Tensor logits = classify(samples.values);
+        const std::int64_t classes = scores->shard->classes();
+        if (logits.size(1) != classes) {
+          throw std::invalid_argument(concat("a classifier wants an array [n, ", classes,
+                                             "], one number of each class of the data, got [n, ",
+                                             logits.size(1), "]"));
+        }
+        scores->personal[first_ + c] = score_of(logits, samples.labels);
       }
     }
   }

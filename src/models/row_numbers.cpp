@@ -67,6 +67,10 @@ RowNumbers operator/(double x, const RowNumbers& numbers) {
   return RowNumbers::each(numbers, [&](const auto& number) { return x / number; });
 }
 
+RowNumbers operator/(const RowNumbers& numbers, double x) {
+  return RowNumbers::each(numbers, [&](const auto& number) { return number / x; });
+}
+
 RowNumbers operator*(const RowNumbers& a, const RowNumbers& b) {
   return RowNumbers::each(a, b, [](const auto& x, const auto& y) { return x * y; });
 }

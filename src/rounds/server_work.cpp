@@ -43,8 +43,9 @@ std::vector<Tensor> on_server(Communicator& comm, std::int64_t n,
   std::copy(own_headers.begin(), own_headers.end(), headers.data_ptr<std::int64_t>());
   headers = comm.all_gather(headers);
   const auto type = static_cast<at::ScalarType>(headers[0][0].item<std::int64_t>());
-  require(headers.select(1, 0).eq(headers[0][0]).all().item<bool>(),
-          "all work on the server gives tensors of one type");
+  if (!headers.select(1, 0).eq(headers[0][0]).all().item<bool>()) {
+    throw Error("the work of on_server gives arrays of one type, and not of several");
+  }
   const Tensor numbers = comm.all_gather(own.empty() ? at::empty({0}, type) : at::cat(own));
 
   std::vector<Tensor> results(static_cast<std::size_t>(n));

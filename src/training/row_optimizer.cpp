@@ -141,6 +141,33 @@ void RowOptimizer::go_on(std::int64_t count, const Columns& columns) const {
           "an optimizer goes on with the rows and columns it has moved");
 }
 
+std::vector<std::int64_t> RowOptimizer::steps() const {
+  if (!steps_on_device_.defined()) return steps_;
+  const Tensor here = on_host(steps_on_device_);
+  const auto* first = here.const_data_ptr<std::int64_t>();
+  return {first, first + steps_.size()};
+}
+
+Tensor RowOptimizer::states() const {
+  if (!state_.defined()) return at::empty({0, std::ssize(steps_), layout_->size()}, at::kDouble);
+  return on_host(state_.narrow(1, 0, std::ssize(steps_))).clone(at::MemoryFormat::Contiguous);
+}
+
+void RowOptimizer::go_on_from(const std::vector<std::int64_t>& steps, const Tensor& states) {
+  const std::int64_t count = std::ssize(steps_);
+  require(std::ssize(steps) == count && states.size(1) == count &&
+              states.size(0) == rule_.state_rows() && states.size(2) == layout_->size(),
+          "an optimizer goes on from states of the rows that it was reset for");
+  steps_ = steps;
+  if (rule_.state_rows() > 0) state_.narrow(1, 0, count).copy_(states);
+  if (!steps_on_device_.defined()) return;
+  const Tensor before = at::empty({count}, at::kLong);
+  std::ranges::transform(steps, before.data_ptr<std::int64_t>(),
+                         [](auto taken) { return taken - 1; });
+  steps_on_device_.narrow(0, 0, count).copy_(before);
+  count_adam(0, count);
+}
+
 std::vector<const void*> RowOptimizer::memory() const {
   std::vector<const void*> addresses;
   for (std::int64_t k = 0; k < rule_.state_rows(); ++k) {

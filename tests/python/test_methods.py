@@ -9,6 +9,8 @@ import pydoc
 import re
 import signal
 import sys
+import threading
+import time
 import unittest
 import unittest.mock
 import warnings
@@ -352,6 +354,86 @@ class LeftOut(InFolder):
             self.assertRegex(said[0], "^method changed: rounds have changed count, model, which visit_state.. reads without "
                                       "taking back what the state gives")
 
+    def carried(self, visits):
+        """Verbs with state in an optimizer, in an object and in bools; `visits`: visit_state() visits them."""
+        class Helper:
+            def __init__(self, size):
+                self.mean = np.zeros(size)
+
+        def initialise(method, setup):
+            fedavg.FedAvg.initialise(method, setup)
+            method.adam, method.helper = fedhpc.Optimizer("adam", method.model, lr=0.01), Helper(method.model.shape)
+            method.local = setup.optimizer(method.model)
+            method.adam.reset(method.model, "head")
+            method.moved = np.zeros(3, bool)
+
+        def round(method, round):
+            before = method.model.clone()
+            fedavg.FedAvg.round(method, round)
+            method.local.reset(before)
+            method.local.step(before, method.model)
+            method.adam.step(method.model, method.model - before)
+            method.helper.mean += method.model.values
+            method.model += method.model.like(0.01 * method.helper.mean)
+            method.moved = method.moved | (np.arange(3) == round.number - 1)
+            method.model *= 1 + method.moved.sum() / 100
+
+        def visit_state(method, state):
+            fedavg.FedAvg.visit_state(method, state)
+            if visits:
+                method.adam = state.optimizer("adam", method.adam)
+                state.optimizer("local", method.local)  # is reset in rounds alone
+                method.helper.mean = state.array("mean", method.helper.mean)
+                method.moved = state.array("moved", method.moved)
+
+        return {"initialise": initialise, "round": round, "visit_state": visit_state}
+
+    def test_is_said_of_optimizers_and_objects(self):
+        said = self.warned(self.carried(False))
+        self.assertRegex(said[0], "have changed adam, helper, moved, which visit_state.. does not read")
+        self.assertEqual(self.warned(self.carried(True), resume=True), [])
+
+    def test_optimizers_objects_and_bools_are_resumed(self):
+        self.addCleanup(method)
+        method(self.carried(True))
+        for kind in ("float32", "float64"):
+            keys = {**self.KEYS, "run.dtype": kind}
+            run("whole.h5", "changed", **{**keys, "run.rounds": 4})
+            run("run.h5", "changed", **keys)
+            fedhpc.resume("run.h5", progress=False, **{"run.rounds": 4})
+            SameBits.assert_same(self, "run.h5", "whole.h5")
+
+    def test_is_said_of_frozen_weights(self):
+        def verbs(visits):
+            def initialise(method, setup):
+                method.model = setup.initial_factors()
+                method.map = fedhpc.UpdateMap(setup.factor_map(), method.model)
+
+            def round(method, round):
+                update = round.mean(method.model)
+                for block in round.blocks():
+                    start = block.download(method.model)
+                    update.add(block.weights(), block.upload(block.train(start, map=method.map) - start))
+                method.model += update.reduce()
+                method.map.merge(method.model)
+
+            def evaluate(method, evaluation):
+                evaluation.global_model(method.map.expand(method.model))
+
+            def visit_state(method, state):
+                method.model = state.rows("factors", method.model)
+                if visits:
+                    method.map.frozen.assign(state.rows("frozen", method.map.frozen))
+
+            return {"initialise": initialise, "round": round, "evaluate": evaluate, "visit_state": visit_state,
+                    "factorisations": ("cp",)}
+
+        self.assertRegex(self.warned(verbs(False))[0], "have changed map, which visit_state.. does not read")
+        self.assertEqual(self.warned(verbs(True)), [])
+        run("whole.h5", "changed", **{**self.KEYS, "run.rounds": 4})
+        fedhpc.resume("run.h5", progress=False, **{"run.rounds": 4})
+        SameBits.assert_same(self, "run.h5", "whole.h5")
+
     def test_is_said_by_one_rank(self):
         text = ("import sys; sys.path[:0] = {0!r}\nimport fedavg, fedhpc\n"
                 "@fedhpc.algorithm('forgets', 'FedAvg that forgets')\nclass Forgets(fedavg.FedAvg):\n"
@@ -614,6 +696,18 @@ class Verbs(InFolder):
         self.assertEqual((copied[1, 2], shared[1, 2]), (5, 10))
         with self.assertRaisesRegex(TypeError, "and not of truth values"):
             rows[[True, False]]
+        for place in (np.int64(1), np.uint8(1), np.int32(-1), np.array(1)):
+            self.assertEqual(rows[place].values.tolist(), rows[1].values.tolist())
+        for place in (True, np.True_, 1.0, np.float64(1)):
+            with self.assertRaisesRegex(TypeError, "wants a list or an array of whole numbers"):
+                rows[place]
+
+    def test_numbers_of_rows_are_what_numpy_says(self):
+        values = np.array([0.1, -3.0, 7.0, np.inf])
+        given = fedhpc.RowNumbers(values)
+        for made, wanted in ((given / 3, values / 3), (3 / given, 3 / values), (given - 0.7, values - 0.7),
+                             (0.7 - given, 0.7 - values), (given + 2, values + 2), (2 * given, 2 * values)):
+            self.assertEqual(made.values.tolist(), wanted.tolist())
 
     def test_shapes_are_said(self):
         def look(method, block):
@@ -647,8 +741,13 @@ class Verbs(InFolder):
                 block.weights("sample")
             with self.assertRaisesRegex(fedhpc.ConfigError, "cannot be 'fp17'"):
                 block.upload(start, "fp17")
-            with self.assertRaisesRegex(ValueError, "no columns 'haed'"):
+            with self.assertRaisesRegex(ValueError, "no columns 'haed'.* body .all but the head. and all"):
                 block.train(start, columns="haed")
+            for call in (lambda: start.scale(2, "body"), lambda: start.copy_columns(start, "body")):
+                with self.assertRaisesRegex(ValueError, "no columns 'body' here; .* bias, uncompressed, and all"):
+                    call()
+            with self.assertRaisesRegex(TypeError, f"block.note wants .* got one of shape .{count}, 1."):
+                block.note("mine", np.ones((count, 1)))
 
         def initialise(method, setup):
             fedavg.FedAvg.initialise(method, setup)
@@ -1021,6 +1120,70 @@ class Verbs(InFolder):
         with self.assertRaisesRegex(RuntimeError, "this block is over"):
             blocks[0].clients
 
+    def test_a_classifier_has_a_number_of_each_class(self):
+        for classes in (0, 2, 9, 11):
+            def evaluate(method, evaluation, classes=classes):
+                evaluation.global_model(method.model)
+                evaluation.each_block(lambda block: block.evaluate(
+                    block.adapt(method.model), lambda *_: lambda seen: np.zeros((len(seen), classes))))
+
+            method({"evaluate": evaluate}, models="both")
+            with self.assertRaisesRegex(ValueError, rf"a classifier wants an array \[n, 10\].* got \[n, {classes}\]"):
+                run("run.h5", "changed")
+
+    def test_couplings_and_work_of_the_server_say_what_they_want(self):
+        def round(method, round):
+            ids = [client for block in round.blocks() for client in block.clients.tolist()]
+            for wrong, sentence in (([0, 0, 1], "each client once, got 0 twice"),
+                                    ([77], "clients of this rank, got 77"), ([-1], "clients of this rank, got -1")):
+                with self.assertRaisesRegex(ValueError, f"round.coupling wants {sentence}"):
+                    round.coupling(wrong)
+            self.assertEqual(round.coupling(ids[::-1]).ids.tolist(), ids)
+            with self.assertRaisesRegex(fedhpc.Error, "^the work of on_server gives arrays of one type, and not of"):
+                round.on_server(2, lambda i: np.ones(2, "f4" if i else "f8"))
+
+        method({"round": round})
+        run("run.h5", "changed", **{"run.rounds": 1})
+
+    def test_other_threads_go_on(self):
+        ticks, count, found = [0], 60, {}
+
+        def tick():
+            while ticks:
+                ticks[0] += 1
+                time.sleep(0.001)
+
+        def measured(name, call):
+            before = ticks[0]
+            for _ in range(count):
+                call()
+            found[name] = ticks[0] - before
+
+        def of_block(method, block):
+            start = block.download(method.model)
+            sgd = fedhpc.Optimizer("sgd", start, lr=0.1)
+            sgd.reset(start)
+
+            def take(step):
+                if step.number:
+                    return
+                measured("gradient", lambda: step.gradient(start))
+                measured("descend", lambda: step.descend(start, sgd))
+                measured("embedding", lambda: step.embedding(start))
+
+            block.each_step(take)
+            measured("evaluate", lambda: block.evaluate(start))
+            measured("embed", lambda: block.embed(method.model, int(block.clients[0])))
+
+        interval = sys.getswitchinterval()
+        self.addCleanup(sys.setswitchinterval, interval)
+        sys.setswitchinterval(100)  # nobody is asked for the lock
+        thread = threading.Thread(target=tick, daemon=True)
+        thread.start()
+        self.inside(of_block, **{"model.hidden": 400, "train.block": 5})
+        ticks.clear()
+        self.assertGreater(min(found.values()), 0, found)
+
 
 class OnADevice(InFolder):
     """On the stand-in for a GPU that FEDHPC_STANDIN names; its memory faults where the host reads it."""
@@ -1114,6 +1277,28 @@ class Options(InFolder):
                 fedhpc.run({**TINY, "algorithm.name": "changed"}, progress=False, **{f"algorithm.{key}": value})
         with self.assertRaisesRegex(fedhpc.ConfigError, "'train.lr' cannot be '0.125' with algorithm.mu = 0.5"):
             run("run.h5", "changed", **{"train.lr": 0.125, "algorithm.mu": 0.5})
+
+    def test_keys_that_act_by_values_of_python(self):
+        def declare(method, options):
+            fedavg.FedAvg.declare(method, options)
+            for name, default in (("flag", False), ("one", 1.0), ("small", 1e-4), ("count", 3)):
+                options.add(name, default, help="a value")
+            options.add("limit", None, kind=int, help="a limit")
+            for name, condition in conditions.items():
+                options.add(name, 0.1, help="a number", acts=condition)
+
+        where, unless = fedhpc.where, fedhpc.unless
+        conditions = {"a": where("algorithm.flag", False), "b": where("algorithm.one", 1.0),
+                      "c": where("algorithm.small", 1e-4), "d": where("algorithm.flag", np.bool_(False)),
+                      "e": where("algorithm.count", np.int64(3)), "f": where("algorithm.limit", None),
+                      "g": unless("algorithm.flag", False), "h": unless("algorithm.one", 1.0),
+                      "i": unless("algorithm.limit", None)}
+        method({"declare": declare})
+        for name in "abcdef":
+            run("run.h5", "changed", **{"run.rounds": 1, f"algorithm.{name}": 0.2})
+        for name, why in (("g", "flag other than false"), ("h", "one other than 1"), ("i", "limit other than auto")):
+            with self.assertRaisesRegex(fedhpc.ConfigError, f"algorithm.{why}"):
+                run("run.h5", "changed", **{"run.rounds": 1, f"algorithm.{name}": 0.2})
 
     def test_wrong_declarations(self):
         for declaration, sentence in (

@@ -126,6 +126,15 @@ class OneRun(ResultsCase):
             fedhpc.Results(self.own).personal(CLIENTS - 1)
         self.assertEqual(sorted(read), [CLASSES, CLASSES * FEATURES])
 
+    def test_a_client_is_a_whole_number(self):
+        run = fedhpc.Results(self.own)
+        self.assertEqual(run.personal(np.int64(1))["fc1.bias"].tolist(), run.personal(1)["fc1.bias"].tolist())
+        self.assertEqual(run.partition.train(np.int64(1)).tolist(), run.partition.train(1).tolist())
+        for client in (1.0, True, "1"):
+            for call in (run.personal, run.partition.train, run.partition.test):
+                with self.assertRaisesRegex(TypeError, "a client is a whole number, and not "):
+                    call(client)
+
     def test_partition_and_clients(self):
         run = fedhpc.Results(self.own)
         partition, clients = run.partition, run.clients

@@ -63,8 +63,9 @@ class Run(InFolder):
             quietly("no_such.ini")
         with self.assertRaisesRegex(fedhpc.ConfigError, "path of an INI file or a dictionary, not 3"):
             quietly(3)
-        with self.assertRaisesRegex(fedhpc.ConfigError, "ranks cannot be 0"):
-            quietly(TINY, ranks=0)
+        for count in (0, -1, True, 1.5, "2", np.array([1, 2])):
+            with self.assertRaisesRegex(fedhpc.ConfigError, "ranks cannot be "):
+                quietly(TINY, ranks=count)
         with self.assertRaisesRegex(fedhpc.DataError, "nothing.h5"):
             fedhpc.resume("nothing.h5")
         Path("junk.h5").write_bytes(b"junk" * 100)
@@ -462,7 +463,7 @@ class Plan(InFolder):
         planned = fedhpc.plan(TINY)
         results = quietly(TINY)
         self.assertEqual(planned["bytes_up_per_client"] * 5, results.rounds["bytes_up_client_cloud"].iloc[0])
-        self.assertEqual(fedhpc.plan(TINY, ranks=2)["ranks"], 2)
+        self.assertEqual([fedhpc.plan(TINY, ranks=count)["ranks"] for count in (2, np.int64(1))], [2, 1])
 
 
 class Command(InFolder):

@@ -56,6 +56,13 @@ class Trained(InFolder):
         self.assertEqual(done.returncode, 0, done.stderr)
         same_numbers(self, "two.h5", "one.h5")
 
+    def test_the_callers_draws_stay(self):
+        keys = {**KEYS, **self.data, **fedhpc.script_model(Odd(0.3), torch.zeros(2, 6), "net.pt"), "run.rounds": 1}
+        torch.manual_seed(5)
+        before = torch.get_rng_state()
+        fedhpc.run({**keys, "run.output": "run.h5"}, progress=False)
+        self.assertTrue(torch.equal(torch.get_rng_state(), before))
+
     def test_what_cannot_be_written_is_refused(self):
         class TwoOutputs(Odd):
             def forward(self, x):

@@ -29,6 +29,7 @@ class RowNumbers {
   friend RowNumbers operator+(double x, const RowNumbers& numbers);
   friend RowNumbers operator*(double x, const RowNumbers& numbers);
   friend RowNumbers operator/(double x, const RowNumbers& numbers);
+  friend RowNumbers operator/(const RowNumbers& numbers, double x);
   friend RowNumbers operator*(const RowNumbers& a, const RowNumbers& b);
   friend RowNumbers operator/(const RowNumbers& a, const RowNumbers& b);
   friend RowNumbers sqrt(const RowNumbers& numbers);

@@ -83,6 +83,14 @@ class RowOptimizer {
   /// The gradients so shortened, in memory of their own where there is a length.
   Tensor clipped(const Tensor& gradients, std::int64_t first, std::int64_t count) const;
 
+  /// The steps of each row since the last reset, [C], and the states that they have left, a copy
+  /// [state rows, C, P] in host memory: what the next steps depend on beside the rows. On a device
+  /// only Adam's steps are counted.
+  std::vector<std::int64_t> steps() const;
+  Tensor states() const;
+  /// Goes on from such steps and states of as many rows as the last reset was for.
+  void go_on_from(const std::vector<std::int64_t>& steps, const Tensor& states);
+
   const StepRule& rule() const { return rule_; }
   const LayoutPtr& layout() const { return layout_; }
   const Columns& columns() const { return columns_; }
