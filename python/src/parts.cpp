@@ -231,7 +231,7 @@ void bind_edge_rows(nb::module_& core) {
             a.edges += like(a, "edges += edges", b);
             return self;
           },
-          nb::is_operator())
+          nb::is_operator(), nb::sig("def __iadd__(self, arg: EdgeRows, /) -> EdgeRows"))
       .def("__repr__", [](const PyEdgeRows& self) {
         return concat("<fedhpc.EdgeRows ", shape_text(self.edges.rows.values), " from edge ",
                       self.edges.first, ">");

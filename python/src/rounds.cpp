@@ -219,8 +219,10 @@ void bind_round(nb::module_& core) {
       .def(
           "absent_blocks", [](const PyRound& self) { return blocks_of(self, true); },
           "This rank's clients that do not take part, in the same way.")
-      .def_prop_ro("edges", &edges_of, "The edge servers, for methods that have a tier of them.")
+      .def_prop_ro("edges", &edges_of, nb::for_getter(nb::sig("def edges(self) -> EdgeTier")),
+                   "The edge servers, for methods that have a tier of them.")
       .def("coupling", &coupling_of, nb::arg("ids"),
+           nb::sig("def coupling(self, ids: object) -> Coupling"),
            "Starts algebra between the clients of all ranks; `ids` names those of this rank, in "
            "the order of its rows. Collective.")
       .def(

@@ -79,39 +79,39 @@ void bind_in_place(nb::class_<PyRows>& rows) {
           [](nb::object self, const PyRows& b) {
             return in_place("rows += rows", self, b, [](auto& x, auto y) { x.add_(y); });
           },
-          nb::is_operator())
+          nb::is_operator(), nb::sig("def __iadd__(self, arg: Rows, /) -> Rows"))
       .def(
           "__isub__",
           [](nb::object self, const PyRows& b) {
             return in_place("rows -= rows", self, b, [](auto& x, auto y) { x.sub_(y); });
           },
-          nb::is_operator())
+          nb::is_operator(), nb::sig("def __isub__(self, arg: Rows, /) -> Rows"))
       .def(
           "__imul__",
           [](nb::object self, const PyRows& b) {
             return in_place("rows *= rows", self, b, [](auto& x, auto y) { x.mul_(y); });
           },
-          nb::is_operator())
+          nb::is_operator(), nb::sig("def __imul__(self, arg: Rows, /) -> Rows"))
       .def(
           "__imul__",
           [](nb::object self, double x) {
             nb::cast<const PyRows&>(self).get().values.mul_(x);
             return self;
           },
-          nb::is_operator())
+          nb::is_operator(), nb::sig("def __imul__(self, arg: float, /) -> Rows"))
       .def(
           "__itruediv__",
           [](nb::object self, const PyRows& b) {
             return in_place("rows /= rows", self, b, [](auto& x, auto y) { x.div_(y); });
           },
-          nb::is_operator())
+          nb::is_operator(), nb::sig("def __itruediv__(self, arg: Rows, /) -> Rows"))
       .def(
           "__itruediv__",
           [](nb::object self, double x) {
             nb::cast<const PyRows&>(self).get().values.div_(x);
             return self;
           },
-          nb::is_operator());
+          nb::is_operator(), nb::sig("def __itruediv__(self, arg: float, /) -> Rows"));
 }
 
 void bind_arithmetic(nb::class_<PyRows>& rows) {

@@ -197,9 +197,13 @@ void bind_state(nb::module_& core) {
           "restores", [](const PyState& self) { return self.state->restores(); },
           "Whether values are replaced: what a method makes of its state is made anew.")
       .def("rows", &visit_rows, nb::arg("name"), nb::arg("value"),
+           nb::sig("def rows(self, name: str, value: Rows) -> Rows"),
            "Rows [n, P] that are the same on every rank; type and layout stay.")
-      .def("edges", &visit_edges, nb::arg("name"), nb::arg("value"), "The models of all edges.")
+      .def("edges", &visit_edges, nb::arg("name"), nb::arg("value"),
+           nb::sig("def edges(self, name: str, value: EdgeRows) -> EdgeRows"),
+           "The models of all edges.")
       .def("optimizer", &visit_optimizer, nb::arg("name"), nb::arg("value"),
+           nb::sig("def optimizer(self, name: str, value: Optimizer) -> Optimizer"),
            "What an Optimizer has kept since its last reset, of rows that are the same on every "
            "rank. It goes on from there itself.")
       .def("array", &visit_array, nb::arg("name"), nb::arg("value"),

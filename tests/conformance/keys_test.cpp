@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <optional>
 #include <sstream>
 #include <string>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -196,6 +199,78 @@ TEST_P(EveryKeyOf, ActsAndIsSameOnAnyRanksAndInAnyBlockWidth) {
     wide["train.block"] = "3";
     const TinyResult actual = run(wide, *world_);
     if (leads) expect_same(actual, expected, these);
+  }
+}
+
+/// What a run of a tiny configuration comes to, but for what is the machine's.
+struct Outcome {
+  Tensor global;
+  Tensor personal;
+  std::vector<double> metrics;
+
+  explicit Outcome(const TinyResult& result) : global(result.global), personal(result.personal) {
+    for (const RoundMetrics& round : result.metrics) {
+      metrics.insert(metrics.end(), round.own.begin(), round.own.end());
+      metrics.insert(metrics.end(), {bytes_up(round), bytes_down(round), round.simulated_seconds,
+                                     round.train_loss, round.personal_accuracy});
+    }
+  }
+  bool operator==(const Outcome& other) const {
+    return global.equal(other.global) && personal.equal(other.personal) &&
+           std::ranges::equal(metrics, other.metrics,
+                              [](double a, double b) { return a == b || both_nan(a, b); });
+  }
+};
+
+/// Settings that change nothing here, by the reason.
+const std::map<std::string, std::string>& idle_settings() {
+  static const std::map<std::string, std::string> settings{
+      {"fedpara algorithm.codec_rank = 1", "factors of so few columns are sent whole"},
+      {"pfedgp algorithm.clip = 0", "no gradient here is longer than 50, the default"},
+      {"sfedhp algorithm.gamma_density = 0.3", "no density here lies between it and the default"},
+      {"simnet algorithm.covariance_distance = log_euclidean", "the same clients are the nearest"},
+      {"simnet algorithm.kernel = exact", "what auto takes of so few samples"},
+      {"tdpfed algorithm.fit_sweeps = 0", "of kernels, see tdpfed_test"},
+      {"tdpfed algorithm.fit_sweeps = 0.3", "of kernels, see tdpfed_test"},
+      {"tdpfed algorithm.fit_sweeps = 1", "of kernels, see tdpfed_test"},
+      {"tdpfed algorithm.fit_sweeps = 2", "of kernels, see tdpfed_test"},
+  };
+  return settings;
+}
+
+TEST_P(EveryKeyOf, ChangesWhatARunComesTo) {
+  if (world_->size() > 1) return;  // as on one rank
+  const std::vector<KeyValues> keys = key_values(GetParam());
+  std::map<Keys, std::optional<Outcome>> known;
+  const auto outcome = [&](const Keys& row) -> const std::optional<Outcome>& {
+    const auto [found, is_new] = known.try_emplace(row);
+    if (is_new && !refuses(keys_of(row))) found->second.emplace(run(keys_of(row), *alone_));
+    return found->second;
+  };
+  std::vector<Keys> beside{{}};  // no other key, one, or those of a row
+  for (const KeyValues& one : keys) {
+    for (const std::string& value : one.values) beside.push_back({{one.key, value}});
+  }
+  const auto add_rows = [&, found = false]() mutable {
+    if (std::exchange(found, true)) return;
+    for (const Keys& row : rows()) beside.push_back(row);
+  };
+  for (const auto& [key, values] : keys) {
+    for (const std::string& value :
+         key.starts_with("algorithm.") ? values : std::vector<std::string>{}) {
+      const std::string setting = concat(GetParam(), ' ', key, " = ", value);
+      if (idle_settings().contains(setting) || !takes_case(setting, 6)) continue;
+      const auto acts = [&](Keys row) {
+        row.erase(key);
+        if (!outcome(row)) return false;
+        const Outcome& without = *outcome(row);
+        row[key] = value;
+        return outcome(row) && *outcome(row) != without;
+      };
+      if (std::ranges::any_of(beside, acts)) continue;
+      add_rows();
+      EXPECT_TRUE(std::ranges::any_of(beside, acts)) << setting;
+    }
   }
 }
 

@@ -32,6 +32,11 @@ class Names(unittest.TestCase):
         compiled = Path(module.__file__).with_name("_core.pyi").read_text(encoding="utf-8")
         for name in ("Block", "Rows", "Round", "LocalStep"):
             self.assertIn(f"class {name}:", compiled)
+        for line in ("__iadd__(self, arg: Rows, /) -> Rows", "__imul__(self, arg: float, /) -> Rows",
+                     "__iadd__(self, arg: EdgeRows, /) -> EdgeRows", "edges(self) -> EdgeTier",
+                     "coupling(self, ids: object) -> Coupling", "rows(self, name: str, value: Rows) -> Rows",
+                     "optimizer(self, name: str, value: Optimizer) -> Optimizer"):
+            self.assertIn(f"    def {line}:", compiled)
 
 
 class Imports(unittest.TestCase):
