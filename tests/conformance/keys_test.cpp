@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <sstream>
@@ -251,10 +252,7 @@ TEST_P(EveryKeyOf, ChangesWhatARunComesTo) {
   for (const KeyValues& one : keys) {
     for (const std::string& value : one.values) beside.push_back({{one.key, value}});
   }
-  const auto add_rows = [&, found = false]() mutable {
-    if (std::exchange(found, true)) return;
-    for (const Keys& row : rows()) beside.push_back(row);
-  };
+  bool has_rows = false;
   for (const auto& [key, values] : keys) {
     for (const std::string& value :
          key.starts_with("algorithm.") ? values : std::vector<std::string>{}) {
@@ -268,7 +266,7 @@ TEST_P(EveryKeyOf, ChangesWhatARunComesTo) {
         return outcome(row) && *outcome(row) != without;
       };
       if (std::ranges::any_of(beside, acts)) continue;
-      add_rows();
+      if (!std::exchange(has_rows, true)) std::ranges::copy(rows(), std::back_inserter(beside));
       EXPECT_TRUE(std::ranges::any_of(beside, acts)) << setting;
     }
   }
