@@ -122,7 +122,7 @@ class Commands(unittest.TestCase):
         # A sweep takes a run of fewer rounds than it asked for as one that is to go on.
         swept = cls.folder / "configs/algorithms/fedprox.ini"
         swept.write_text(re.sub(r"(?m)^rounds = \d+$", "rounds = 2", swept.read_text()))
-        for name in ("README.md", "VERSION"):
+        for name in ("CMakeLists.txt", "README.md", "VERSION"):
             shutil.copy(ROOT / name, cls.folder)
         for name in (".deps", "src", "include"):
             (cls.folder / name).symlink_to(ROOT / name)
