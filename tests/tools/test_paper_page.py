@@ -154,7 +154,7 @@ class WrittenPages(ReproduceCase):
         text = self.page.read_text()
         self.assertIn("1 of 2 rows have a figure", text)
         self.assertIn("| I | good | global_accuracy | 88.00 ± 0.10 | 90.07 ± 0.07 | +2.07 | 120 | 1 2 |", text)
-        self.assertIn("| I | toy s | 2 | 0 | 1 | 0 | 1 | 1 | - | +2.07 | +2.07 |", text)
+        self.assertIn("| I | toy s | global | 2 | 0 | 1 | 0 | 1 | 1 | - | +2.07 | +2.07 |", text)
         self.assertIn("| [toy](toy.md) | 2 | 0 | 1 | 0 | 1 | 0 % | 0.3 |", self.first.read_text())
         kept = self.kept.read_text()
         self.assertNotIn(": written", self.of_all("--write-docs").stdout)
