@@ -231,10 +231,7 @@ const std::map<std::string, std::string>& idle_settings() {
       {"sfedhp algorithm.gamma_density = 0.3", "no density here lies between it and the default"},
       {"simnet algorithm.covariance_distance = log_euclidean", "the same clients are the nearest"},
       {"simnet algorithm.kernel = exact", "what auto takes of so few samples"},
-      {"tdpfed algorithm.fit_sweeps = 0", "of kernels, see tdpfed_test"},
-      {"tdpfed algorithm.fit_sweeps = 0.3", "of kernels, see tdpfed_test"},
       {"tdpfed algorithm.fit_sweeps = 1", "of kernels, see tdpfed_test"},
-      {"tdpfed algorithm.fit_sweeps = 2", "of kernels, see tdpfed_test"},
   };
   return settings;
 }

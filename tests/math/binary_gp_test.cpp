@@ -5,7 +5,6 @@
 #include <functional>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
@@ -13,27 +12,24 @@
 #include "fedhpc/math/cholesky.hpp"
 #include "fedhpc/math/gp_tree.hpp"
 
+#include "math/samples_support.hpp"
+
 namespace fedhpc {
 namespace {
 
-Tensor normals(std::int64_t rows, std::int64_t columns, std::uint64_t number) {
-  Draws draws({.seed = 9, .client = number});
-  const Tensor values = at::empty({rows, columns}, at::kDouble);
-  for (std::int64_t i = 0; i < values.numel(); ++i) values.data_ptr<double>()[i] = draws.normal();
-  return values;
-}
+using testing_support::normals;
 
 double largest(const Tensor& values) { return values.abs().max().item<double>(); }
 
 TEST(Cholesky, FactorsAndSolves) {
   for (const std::int64_t n : {1, 5, 48, 49, 130}) {
-    const Tensor root = normals(n, n + 3, static_cast<std::uint64_t>(n));
+    const Tensor root = normals(static_cast<std::uint64_t>(n), n, n + 3);
     const Tensor matrix = root.matmul(root.t());
     const Tensor factor = matrix.clone();
     cholesky_(factor);
     const Tensor lower = factor.tril();
     EXPECT_LT(largest(lower.matmul(lower.t()) - matrix), 1e-11 * static_cast<double>(n)) << n;
-    const Tensor right = normals(n, 3, 1);
+    const Tensor right = normals(1, n, 3);
     Tensor solved = right.clone();
     solve_lower_(factor, solved);
     EXPECT_LT(largest(lower.matmul(solved) - right), 1e-9) << n;
@@ -44,7 +40,7 @@ TEST(Cholesky, FactorsAndSolves) {
 }
 
 TEST(Cholesky, OfAnIndefiniteMatrixIsNotANumber) {
-  const Tensor matrix = normals(6, 6, 2);
+  const Tensor matrix = normals(2, 6, 6);
   matrix[3][3].fill_(-100);
   cholesky_(matrix);
   EXPECT_TRUE(std::isnan(matrix[3][3].item<double>()));
@@ -55,7 +51,7 @@ const std::vector<std::int64_t> kLabels{0, 2, 5, 0, 5, 2, 2, 0, 5, 5, 0, 2};
 
 /// The samples' values, two of which are equal.
 Tensor values_of_samples() {
-  const Tensor values = normals(static_cast<std::int64_t>(kLabels.size()), kWidth, 3);
+  const Tensor values = normals(3, static_cast<std::int64_t>(kLabels.size()), kWidth);
   values[4].copy_(values[3]);
   return values;
 }
@@ -85,8 +81,8 @@ class GpLoss : public ::testing::TestWithParam<Averaging> {
 
 TEST_P(GpLoss, OfABinaryClassifierHasTheGradientOfFiniteDifferences) {
   const GpKernel kernel = settings().kernel;
-  const Tensor units = unit_rows(normals(7, kWidth, 4));
-  const Tensor scored_units = unit_rows(normals(5, kWidth, 5));
+  const Tensor units = unit_rows(normals(4, 7, kWidth));
+  const Tensor scored_units = unit_rows(normals(5, 5, kWidth));
   const GpSamples known{units, {1, -1, -1, 1, 1, -1, 1}};
   const GpSamples scored{scored_units, {-1, 1, 1, -1, 1}};
   const Tensor omega = gibbs_draws(known, kernel, {.draws = 3, .steps = 2}, [](std::int64_t c) {
@@ -136,7 +132,7 @@ const std::vector<std::int64_t> kPointLabels{0, 0, 0, 2, 2, 2, 5, 5, 5, 7, 7, 7}
 
 TEST_P(GpLoss, ByInducingPointsIsOfDirectionsAlone) {
   const Tensor values = values_of_samples();
-  const Tensor points = normals(static_cast<std::int64_t>(kPointLabels.size()), kWidth, 11);
+  const Tensor points = normals(11, static_cast<std::int64_t>(kPointLabels.size()), kWidth);
   points[0].copy_(values[0]);
   const ClassTree tree = class_tree(values, kLabels);
   const Tensor gradient = at::zeros_like(values);
@@ -154,7 +150,7 @@ TEST_P(GpLoss, ByInducingPointsIsOfDirectionsAlone) {
 
 TEST_P(GpLoss, OfOneSideIsNone) {
   const Tensor values = values_of_samples();
-  const Tensor points = normals(static_cast<std::int64_t>(kPointLabels.size()), kWidth, 12);
+  const Tensor points = normals(12, static_cast<std::int64_t>(kPointLabels.size()), kWidth);
   const std::vector<std::int64_t> of_one(kLabels.size(), 2);
   const Tensor gradient = at::zeros_like(values);
   const Tensor of_points = at::zeros_like(points);
@@ -169,8 +165,8 @@ INSTANTIATE_TEST_SUITE_P(Averagings, GpLoss,
                          ::testing::Values(Averaging::Probability, Averaging::LogProbability));
 
 TEST(UnitRows, HaveTheGradientOfFiniteDifferences) {
-  const Tensor values = normals(3, kWidth, 6);
-  const Tensor weights = normals(3, kWidth, 7);
+  const Tensor values = normals(6, 3, kWidth);
+  const Tensor weights = normals(7, 3, kWidth);
   const Tensor gradient = gradient_through_unit_rows(values, unit_rows(values), weights);
   const auto sum = [&] { return (unit_rows(values) * weights).sum().item<double>(); };
   expect_differences(values, gradient, sum, 1e-6);
@@ -180,7 +176,7 @@ TEST(GpTree, ProbabilitiesOfAllClassesSumToOne) {
   const Tensor values = values_of_samples();
   for (const Averaging averaging : {Averaging::Probability, Averaging::LogProbability}) {
     const GpTree tree({.values = values, .labels = kLabels}, {.averaging = averaging}, {});
-    const Tensor table = tree.log_probabilities(normals(6, kWidth, 8), 7);
+    const Tensor table = tree.log_probabilities(normals(8, 6, kWidth), 7);
     EXPECT_LT(largest(table.exp().sum(1) - 1), 1e-10);
     for (const std::int64_t absent : {1, 3, 4, 6}) {
       EXPECT_LT(largest(table.select(1, absent) - std::log(kLeastProbability)), 1e-12);
@@ -190,7 +186,7 @@ TEST(GpTree, ProbabilitiesOfAllClassesSumToOne) {
 
 TEST(GpTree, KnowsWhatItHasSeenAndNothingWithoutSamples) {
   const std::vector<std::int64_t> labels{3, 1, 3, 1};
-  const Tensor values = normals(4, 6, 10);
+  const Tensor values = normals(10, 4, 6);
   const GpTree tree({.values = values, .labels = labels}, {.kernel = {.outputscale = 50}},
                     {.chains = {.draws = 40, .steps = 10}});
   const Tensor table = tree.log_probabilities(values, 4);
@@ -210,12 +206,12 @@ TEST(GpTree, KnowsPointsAsItKnowsSamples) {
   // As many of either side among points as among samples: nothing is weighed.
   const std::vector<std::int64_t> labels{3, 1, 3, 1, 1, 3};
   const std::span<const std::int64_t> all(labels);
-  const Tensor values = normals(6, kWidth, 13);
+  const Tensor values = normals(13, 6, kWidth);
   const GpDraws draws{.chains = {.draws = 5, .steps = 3}};
   const GpTree whole({.values = values, .labels = labels}, {}, draws);
   const GpTree parts({.values = values.narrow(0, 0, 4), .labels = all.first(4)},
                      {.values = values.narrow(0, 4, 2), .labels = all.subspan(4)}, {}, draws);
-  const Tensor others = normals(5, kWidth, 14);
+  const Tensor others = normals(14, 5, kWidth);
   EXPECT_TRUE(parts.log_probabilities(others, 4).equal(whole.log_probabilities(others, 4)));
 }
 

@@ -5,22 +5,16 @@
 #include <map>
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-#include "fedhpc/core/rng.hpp"
+#include "math/samples_support.hpp"
 
 namespace fedhpc {
 namespace {
 
-Tensor normals(std::int64_t rows, std::int64_t columns, std::uint64_t number) {
-  Draws draws({.seed = 9, .client = number});
-  const Tensor values = at::empty({rows, columns}, at::kDouble);
-  for (std::int64_t i = 0; i < values.numel(); ++i) values.data_ptr<double>()[i] = draws.normal();
-  return values;
-}
+using testing_support::normals;
 
 /// Of all ways to part points in two, that with the least sum of squares to the groups' means;
 /// true marks the group of the first point.
@@ -48,7 +42,7 @@ std::vector<bool> best_of_all(const std::vector<Tensor>& points) {
 
 TEST(TwoMeans, FindsTheBestOfAllGroups) {
   for (std::uint64_t number = 0; number < 5; ++number) {
-    const Tensor points = normals(6, 3, 20 + number);
+    const Tensor points = normals(20 + number, 6, 3);
     EXPECT_EQ(two_means(points), best_of_all(points.unbind()));
   }
 }
@@ -98,7 +92,7 @@ ClassTree tree_of(const std::map<std::int64_t, Tensor>& means) {
 TEST(ClassTree, IsThatOfTheMeansOfClassesOfAnySize) {
   const std::vector<std::int64_t> labels{6, 1, 9, 6, 4, 7, 6, 9, 6, 4, 6, 9, 6, 3, 1, 6};
   for (std::uint64_t number = 0; number < 5; ++number) {
-    const Tensor values = normals(static_cast<std::int64_t>(labels.size()), 3, 40 + number) + 1;
+    const Tensor values = normals(40 + number, static_cast<std::int64_t>(labels.size()), 3) + 1;
     std::map<std::int64_t, std::vector<Tensor>> samples;
     for (std::size_t i = 0; i < labels.size(); ++i) {
       samples[labels[i]].push_back(values[static_cast<std::int64_t>(i)]);

@@ -23,13 +23,13 @@ def parse_config(text):
             section = line[1:-1].strip() + "."
             continue
         elif "=" in line:
-            key, value = line.split("=", 1)
+            key, value = map(str.strip, line.split("=", 1))
         else:
             raise ResultError(f"line {number} of the configuration is neither a [section] nor key=value: {line}")
         key = section + key.strip()
         if key in values:
             raise ResultError(f"line {number}: key '{key}' is given twice (first in line {places[key]}); keep one")
-        values[key], places[key] = value.strip() if not quoted else value, number
+        values[key], places[key] = value, number
     return values
 
 
