@@ -49,7 +49,7 @@ TEST(OnServer, RefusesMixedTypes) {
   EXPECT_THROW(
       on_server(*world, 5,
                 [](std::int64_t i) { return at::zeros({2}, i == 3 ? at::kFloat : at::kDouble); }),
-      std::logic_error);
+      Error);
 }
 
 }  // namespace
