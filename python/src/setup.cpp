@@ -119,23 +119,28 @@ void bind_train_options(nb::module_& core) {
       .def_ro("clip_norm", &TrainOptions::clip_norm, "train.clip_norm; 0: none.");
 }
 
-nb::object visit_rows(const PyState& self, const std::string& name, nb::object value) {
-  PyRows* rows = nullptr;
-  if (!nb::try_cast(value, rows) || rows == nullptr) {
-    throw nb::type_error(concat("state.rows('", name, "', ...) wants Rows").c_str());
+/// What is visited. Throws TypeError for what is not of this type.
+template <typename T>
+T& visited(const char* verb, const std::string& name, nb::handle value, const char* type) {
+  T* given = nullptr;
+  if (!nb::try_cast(value, given) || given == nullptr) {
+    throw nb::type_error(concat(verb, "('", name, "', ...) wants ", type).c_str());
   }
-  Rows values = rows->owned(wanted("state.rows", *rows, -1));
-  self.visit("state.rows", name).rows(name, values);
+  return *given;
+}
+
+nb::object visit_rows(const PyState& self, const std::string& name, nb::object value) {
+  const char* verb = "state.rows";
+  const PyRows& rows = visited<PyRows>(verb, name, value, "Rows");
+  Rows values = rows.owned(wanted(verb, rows, -1));
+  self.visit(verb, name).rows(name, values);
   return self.state->restores() ? nb::cast(PyRows{values}) : value;
 }
 
 nb::object visit_edges(const PyState& self, const std::string& name, nb::object value) {
-  PyEdgeRows* edges = nullptr;
-  if (!nb::try_cast(value, edges) || edges == nullptr) {
-    throw nb::type_error(concat("state.edges('", name, "', ...) wants EdgeRows").c_str());
-  }
-  EdgeRows values = wanted_edges("state.edges", *edges);
-  self.visit("state.edges", name).edges(name, values);
+  const char* verb = "state.edges";
+  EdgeRows values = wanted_edges(verb, visited<PyEdgeRows>(verb, name, value, "EdgeRows"));
+  self.visit(verb, name).edges(name, values);
   return self.state->restores() ? nb::cast(PyEdgeRows{values}) : value;
 }
 
@@ -157,11 +162,8 @@ Tensor whole_numbers(const std::vector<std::int64_t>& values) {
 
 nb::object visit_optimizer(const PyState& self, const std::string& name, nb::object value) {
   const char* verb = "state.optimizer";
-  PyOptimizer* given = nullptr;
-  if (!nb::try_cast(value, given) || given == nullptr) {
-    throw nb::type_error(concat("state.optimizer('", name, "', ...) wants an Optimizer").c_str());
-  }
-  RowOptimizer& optimizer = *given->optimizer;
+  auto& given = visited<PyOptimizer>(verb, name, value, "an Optimizer");
+  RowOptimizer& optimizer = *given.optimizer;
   Tensor columns = whole_numbers({static_cast<std::int64_t>(optimizer.columns().with),
                                   static_cast<std::int64_t>(optimizer.columns().without)});
   Tensor steps = whole_numbers(optimizer.steps());
@@ -181,7 +183,7 @@ nb::object visit_optimizer(const PyState& self, const std::string& name, nb::obj
   };
   optimizer.reset(at::empty({count, optimizer.layout()->size()}, numbers.dtype(states.dtype())),
                   {.with = tag(0), .without = tag(1)});
-  given->count = count > 0 ? count : -1;
+  given.count = count > 0 ? count : -1;
   const auto* first = steps.const_data_ptr<std::int64_t>();
   optimizer.go_on_from({first, first + count}, states);
   return value;

@@ -113,7 +113,7 @@ class Coupling {
 
 /// Independent work of the cloud server, spread over the ranks: work(0) to work(n - 1), each once
 /// on some rank; all results in order, on every rank, in host memory. They are contiguous tensors of
-/// one type and any shapes. Collective.
+/// one type and any shapes. Collective. Throws Error for several types.
 std::vector<Tensor> on_server(Communicator& comm, std::int64_t n,
                               const std::function<Tensor(std::int64_t)>& work);
 
