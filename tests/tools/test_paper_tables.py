@@ -402,8 +402,10 @@ class Tables(unittest.TestCase):
                 expected.update({"algorithm.gamma1": "0", "algorithm.gamma2": "0"})
             if row.table == "why":  # what one key makes of a row of the tables
                 expected.update((key, value) for key, value in (one.split("=", 1) for one in row.overrides) if key in expected)
-            if row.variant.endswith("few"):  # the paper's counts are of a label's ten clients together
-                expected.update({"data.train_per_class": str(train // 10), "data.test_per_class": str(test // 10)})
+            holders = {"labels2_unhalved": 1, "few": 2 * int(config["data.labels_per_client"])}  # clients that a count is of
+            for name, several in holders.items():
+                if row.variant.endswith(name):
+                    expected.update({"data.train_per_class": str(train // several), "data.test_per_class": str(test // several)})
             self.assertEqual({key: config.get(key) for key in expected}, expected, row)
 
     def test_times_beside_fedavg(self):
