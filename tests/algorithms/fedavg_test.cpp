@@ -128,7 +128,8 @@ TEST(FedAvg, OneClientIsPlainSgd) {
   for (const Tensor& parameter : problem.initial) w.push_back(parameter.clone());
   for (const auto& batch : reference::batches(problem, k, 1, 0)) {
     const auto step =
-        reference::loss_and_gradient(w, problem.clients[static_cast<std::size_t>(k)], batch);
+        reference::training_loss_(problem, w, problem.clients[static_cast<std::size_t>(k)], batch,
+                                  reference::Statistics::Stay);
     for (std::size_t i = 0; i < w.size(); ++i) w[i] = w[i].sub(step.gradient[i], problem.lr);
   }
   EXPECT_LT(distance(run(keys, *comm).global, reference::flatten(w)), 1e-12);

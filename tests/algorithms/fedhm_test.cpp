@@ -84,7 +84,9 @@ TEST(FedHM, FullRanksStepOnBalancedFactors) {
     for (std::size_t k = 0; k < problem.clients.size(); ++k) {
       const auto batches = reference::batches(problem, static_cast<std::int64_t>(k), t, 0);
       if (batches.empty()) continue;
-      const Parameters g = reference::loss_and_gradient(w, problem.clients[k], batches[0]).gradient;
+      const Parameters g = reference::training_loss_(problem, w, problem.clients[k], batches[0],
+                                                     reference::Statistics::Stay)
+                               .gradient;
       Parameters w_k;
       for (std::size_t i = 0; i < w.size(); ++i) {
         w_k.push_back(w[i].dim() == 2 ? stepped(w[i], g[i], problem.lr)

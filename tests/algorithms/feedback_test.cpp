@@ -17,9 +17,6 @@
 namespace fedhpc::testing {
 namespace {
 
-// The tiny model has d = 8 * 6 + 6 + 6 * 4 + 4 columns.
-constexpr std::int64_t kColumns = 82;
-
 class FeedbackReference : public ::testing::TestWithParam<ReferenceCase> {};
 
 Keys top_k(const std::string& fraction, const std::string& feedback, Keys changes = {}) {
@@ -50,9 +47,11 @@ Keys hierfavg(const std::string& fraction, const std::string& feedback, Keys cha
   return top_k(fraction, feedback, changes);
 }
 
-std::int64_t count_of(const Keys& keys) {
+std::int64_t count_of(const reference::Problem& problem, const Keys& keys) {
   const double fraction = std::stod(keys.at("algorithm.codec_fraction"));
-  return static_cast<std::int64_t>(std::floor(fraction * kColumns + 0.5));
+  const auto columns =
+      static_cast<double>(reference::trainable_columns(problem, /*norms=*/false).numel());
+  return static_cast<std::int64_t>(std::floor(fraction * columns + 0.5));
 }
 
 reference::Feedback feedback_of(const Keys& keys) {
@@ -64,11 +63,11 @@ reference::Feedback feedback_of(const Keys& keys) {
 
 TEST_P(FeedbackReference, EqualsPlainLoop) {
   const Keys keys = tiny_keys(GetParam().changes);
-  const std::int64_t k = count_of(keys);
+  reference::Problem problem = reference::make_problem(keys);
+  const std::int64_t k = count_of(problem, keys);
   const std::int64_t k_down = keys.contains("algorithm.downlink_codec") ? k : 0;
   const bool is_scaffold = keys.contains("algorithm.control");
   const reference::Feedback feedback = feedback_of(keys);
-  reference::Problem problem = reference::make_problem(keys);
   problem.uniform = is_scaffold || keys.contains("algorithm.personal");
   reference::Outcome expected = is_scaffold ? top_k_scaffold(problem, k, feedback, k_down)
                                 : keys.contains("algorithm.edge_rounds")
@@ -92,6 +91,13 @@ INSTANTIATE_TEST_SUITE_P(
         ReferenceCase{
             "both_directions_ef14",
             top_k("0.3", "ef14", {{"algorithm.downlink_codec", "top_k"}, {"train.block", "3"}})},
+        ReferenceCase{
+            "both_directions_batch_norm",
+            with_batch_norm(top_k("0.2", "ef21", {{"algorithm.downlink_codec", "top_k"}})),
+            kBatchNormBound},
+        ReferenceCase{"ef14_batch_norm",
+                      with_batch_norm(top_k("0.2", "ef14", {{"train.block", "3"}})),
+                      kBatchNormBound},
         ReferenceCase{"simnet", simnet("0.2", "none")},
         ReferenceCase{"simnet_ef14", simnet("0.1", "ef14", {{"train.block", "3"}})},
         ReferenceCase{"simnet_both_directions",
@@ -101,13 +107,15 @@ INSTANTIATE_TEST_SUITE_P(
         ReferenceCase{"scaffold_both_directions",
                       scaffold("0.3", "ef21", {{"algorithm.downlink_codec", "top_k"}})},
         ReferenceCase{"hierfavg_both_directions", hierfavg("0.3", "none")},
-        ReferenceCase{"hierfavg_both_directions_ef21", hierfavg("0.2", "ef21")}),
+        ReferenceCase{"hierfavg_both_directions_ef21", hierfavg("0.2", "ef21")},
+        ReferenceCase{"hierfavg_batch_norm", with_batch_norm(hierfavg("0.3", "ef21")),
+                      kBatchNormBound}),
     name_of);
 
 class ModelsReference : public ::testing::TestWithParam<ReferenceCase> {};
 
 reference::Link link_of(const reference::Problem& problem, const Keys& keys) {
-  const std::int64_t k = count_of(keys);
+  const std::int64_t k = count_of(problem, keys);
   return {problem,
           reference::flatten(problem.initial),
           {.k = k,

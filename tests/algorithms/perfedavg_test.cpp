@@ -60,7 +60,14 @@ INSTANTIATE_TEST_SUITE_P(
                        {"algorithm.weighting", "uniform"}}},
         ReferenceCase{"clipped", {{"train.clip_norm", "0.1"}, {"train.block", "3"}}},
         ReferenceCase{"nesterov", {{"train.optimizer", "nesterov"}, {"train.momentum", "0.5"}}},
-        ReferenceCase{"weight_decay", {{"train.weight_decay", "0.01"}, {"train.block", "3"}}}),
+        ReferenceCase{"weight_decay", {{"train.weight_decay", "0.01"}, {"train.block", "3"}}},
+        ReferenceCase{"convolutions", with_batch_norm({{"model.norm", "none"}})},
+        ReferenceCase{"batch_norm", with_batch_norm({{"train.block", "3"}}), kBatchNormBound},
+        ReferenceCase{"batch_norm_weight_decay",
+                      with_batch_norm({{"topology.participation", "0.6"},
+                                       {"train.weight_decay", "0.01"},
+                                       {"train.momentum", "0.5"}}),
+                      kBatchNormBound}),
     name_of);
 
 TEST(PerFedAvg, WithoutAdaptationIsFedAvg) {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "fixtures/tiny_run.hpp"
+#include "fixtures/reference_case.hpp"
 #include "reference/fedavg_reference.hpp"
 #include "reference/hierfavg_reference.hpp"
 #include "reference/pfedme_reference.hpp"
@@ -28,27 +28,30 @@ Problem tiny_problem(const Keys& changes = {}) {
 }
 
 TEST(References, OneInnerStepOfPFedMeIsAStepOfFedAvg) {
-  Problem problem = tiny_problem();
-  const reference::PersonalOutcome personal = reference::pfedme(
-      problem,
-      {.personal_lr = 0.3, .lambda = 5, .inner_steps = 1, .beta = 1, .restart_every_step = true});
-  problem.optimizer.lr = problem.lr * 5 * 0.3;
-  expect_same(personal.outcome, reference::fedavg(problem));
-  EXPECT_GT(
-      distance(reference::flatten(personal.personal[6]), reference::flatten(personal.local[6])),
-      1e-6);
-  EXPECT_EQ(distance(reference::flatten(personal.personal[3]), personal.outcome.global), 0)
-      << "client 3 has no training sample";
+  for (const Keys& changes : {Keys{}, with_batch_norm()}) {
+    Problem problem = tiny_problem(changes);
+    const reference::PersonalOutcome personal = reference::pfedme(
+        problem,
+        {.personal_lr = 0.3, .lambda = 5, .inner_steps = 1, .beta = 1, .restart_every_step = true});
+    problem.optimizer.lr = problem.lr * 5 * 0.3;
+    expect_same(personal.outcome, reference::fedavg(problem));
+    EXPECT_GT(
+        distance(reference::flatten(personal.personal[6]), reference::flatten(personal.local[6])),
+        1e-6);
+    EXPECT_EQ(distance(reference::flatten(personal.personal[3]), personal.outcome.global), 0)
+        << "client 3 has no training sample";
+  }
 }
 
 TEST(References, TDPFedWithExactFactorsIsFedAvg) {
   Problem problem = tiny_problem({{"topology.participation", "0.4"}});
-  const reference::TDPFedSettings exact{.ranks = {6, 4},
-                                        .personal_lr = problem.lr,
-                                        .momentum = 0,
-                                        .inner_steps = 1,
-                                        .act = true,
-                                        .fit = true};
+  const reference::TDPFedSettings exact{
+      .factorisation = {.name = "cp", .ranks = {6, 4}, .exclude = {}},
+      .personal_lr = problem.lr,
+      .momentum = 0,
+      .inner_steps = 1,
+      .act = true,
+      .fit = true};
   const Outcome expanded = reference::tdpfed(problem, exact).outcome;
   Problem start = problem;
   start.rounds = 0;
@@ -59,7 +62,8 @@ TEST(References, TDPFedWithExactFactorsIsFedAvg) {
 
 TEST(References, TDPFedMovesFactorsTowardsTheta) {
   const Problem problem = tiny_problem({{"train.lr", "0.01"}, {"train.batch_size", "0"}});
-  reference::TDPFedSettings settings{.ranks = {3, 0}};
+  reference::TDPFedSettings settings{
+      .factorisation = {.name = "cp", .ranks = {3}, .exclude = {"last"}}};
   const reference::PersonalOutcome factors = reference::tdpfed(problem, settings);
   EXPECT_LT(factors.outcome.train_loss.back(), factors.outcome.train_loss.front());
   EXPECT_LT(distance(reference::flatten(factors.local[6]), reference::flatten(factors.personal[6])),

@@ -28,6 +28,12 @@ Keys with_sfedhp(Keys changes) {
   return tiny_keys(changes);
 }
 
+/// Steps on images by convolutions with batch norm.
+Keys images(Keys changes) {
+  changes.insert({"train.local_epochs", "0"});
+  return with_batch_norm(changes);
+}
+
 /// Penalties whose steps are stable (eta gamma < rho), strong enough for some entries to vanish.
 Keys sparse(Keys changes = {}) {
   changes.insert({{"algorithm.gamma1", "0.15"},
@@ -151,6 +157,21 @@ INSTANTIATE_TEST_SUITE_P(
         ReferenceCase{"clipped", {{"train.clip_norm", "0.1"}, {"train.block", "3"}}},
         ReferenceCase{"nesterov", {{"train.optimizer", "nesterov"}, {"train.momentum", "0.5"}}},
         ReferenceCase{"weight_decay", {{"train.weight_decay", "0.01"}, {"train.block", "3"}}},
+        ReferenceCase{"convolutions", images({{"model.norm", "none"}})},
+        ReferenceCase{"batch_norm", images({{"train.block", "3"}}), kBatchNormBound},
+        ReferenceCase{"batch_norm_theta_goes_on",
+                      images({{"algorithm.restart", "round"},
+                              {"algorithm.beta", "1.3"},
+                              {"algorithm.weighting", "samples"},
+                              {"train.weight_decay", "0.01"}}),
+                      kBatchNormBound},
+        ReferenceCase{"batch_norm_some_clients_of_some_edges",
+                      images({{"topology.edge_participation", "0.7"},
+                              {"topology.participation", "0.5"},
+                              {"run.rounds", "5"},
+                              {"train.local_steps", "2"},
+                              {"train.block", "4"}}),
+                      kBatchNormBound},
         ReferenceCase{"bitmap", {{"algorithm.codec", "bitmap"}}},
         // A number may be rounded to another neighbour, or sent as another cluster: the mean of two
         // numbers of a narrow format often lies in the middle between two others.
@@ -205,7 +226,8 @@ INSTANTIATE_TEST_SUITE_P(
                       kOneEntry},
         ReferenceCase{"weight_decay",
                       sparse({{"train.weight_decay", "0.01"}, {"algorithm.codec", "bitmap"}}),
-                      kOneEntry}),
+                      kOneEntry},
+        ReferenceCase{"batch_norm", images(sparse()), kOneEntry}),
     name_of);
 
 /// Which of the two gammas are the later ones, round by round: "--", "1-", "-2" or "12".

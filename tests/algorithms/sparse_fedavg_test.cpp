@@ -33,16 +33,21 @@ Keys sparse(const std::string& unsent, const std::string& fraction, Keys changes
 
 INSTANTIATE_TEST_SUITE_P(
     Settings, SparseFedAvgReference,
-    ::testing::Values(ReferenceCase{"keep", sparse("keep", "0.5")},
-                      ReferenceCase{"zero", sparse("zero", "0.5")},
-                      ReferenceCase{"rescale", sparse("rescale", "0.5")},
-                      ReferenceCase{"keep_little", sparse("keep", "0.05", {{"train.block", "3"}})},
-                      ReferenceCase{"zero_more", sparse("zero", "0.667", {{"train.block", "8"}})},
-                      ReferenceCase{"keep_some_clients_uniform",
-                                    sparse("keep", "0.5",
-                                           {{"topology.participation", "0.4"},
-                                            {"run.rounds", "5"},
-                                            {"algorithm.weighting", "uniform"}})}),
+    ::testing::Values(
+        ReferenceCase{"keep", sparse("keep", "0.5")}, ReferenceCase{"zero", sparse("zero", "0.5")},
+        ReferenceCase{"rescale", sparse("rescale", "0.5")},
+        ReferenceCase{"keep_little", sparse("keep", "0.05", {{"train.block", "3"}})},
+        ReferenceCase{"zero_more", sparse("zero", "0.667", {{"train.block", "8"}})},
+        ReferenceCase{"keep_some_clients_uniform", sparse("keep", "0.5",
+                                                          {{"topology.participation", "0.4"},
+                                                           {"run.rounds", "5"},
+                                                           {"algorithm.weighting", "uniform"}})},
+        ReferenceCase{"keep_batch_norm", with_batch_norm(sparse("keep", "0.5")), kBatchNormBound},
+        ReferenceCase{"zero_batch_norm",
+                      with_batch_norm(sparse("zero", "0.8", {{"train.block", "3"}})),
+                      kBatchNormBound},
+        ReferenceCase{"rescale_batch_norm", with_batch_norm(sparse("rescale", "0.8")),
+                      kBatchNormBound}),
     name_of);
 
 TEST(SparseFedAvg, BooksTheNumbersSentAndASeed) {

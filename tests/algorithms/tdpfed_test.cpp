@@ -11,7 +11,7 @@
 #include "fedhpc/models/model.hpp"
 #include "fedhpc/training/row_optimizer.hpp"
 
-#include "fixtures/reference_case.hpp"
+#include "fixtures/factor_case.hpp"
 #include "reference/tdpfed_reference.hpp"
 
 namespace fedhpc::testing {
@@ -28,20 +28,19 @@ reference::TDPFedSettings settings_of(const Keys& keys) {
     const std::string name = "algorithm." + key;
     return keys.contains(name) ? keys.at(name) : otherwise;
   };
-  reference::TDPFedSettings settings{.ranks = {},
-                                     .personal_lr = std::stod(value("personal_lr", "")),
-                                     .lambda = std::stod(value("lambda", "")),
-                                     .momentum = std::stod(value("momentum", "")),
-                                     .inner_steps = std::stoll(value("inner_steps", "")),
-                                     .factor_steps = std::stoll(value("factor_steps", "")),
-                                     .beta = std::stod(value("beta", "1")),
-                                     .act = value("aggregate", "afm") == "act",
-                                     .send_tensor = value("broadcast", "factors") == "tensor",
-                                     .fit = value("factor_solver", "adam") == "fit"};
-  const std::string& ranks = keys.at("model.rank");
-  settings.ranks = {std::stoll(ranks), std::stoll(ranks.substr(ranks.find(',') + 1))};
-  if (keys.contains("model.exclude")) settings.ranks = {std::stoll(ranks), 0};
-  return settings;
+  Keys layers = keys;
+  layers.insert({"model.exclude", "none"});
+  return {.factorisation = factorisation_of(layers, "cp", "raw"),
+          .personal_lr = std::stod(value("personal_lr", "")),
+          .lambda = std::stod(value("lambda", "")),
+          .momentum = std::stod(value("momentum", "")),
+          .inner_steps = std::stoll(value("inner_steps", "")),
+          .factor_steps = std::stoll(value("factor_steps", "")),
+          .beta = std::stod(value("beta", "1")),
+          .act = value("aggregate", "afm") == "act",
+          .send_tensor = value("broadcast", "factors") == "tensor",
+          .fit = value("factor_solver", "adam") == "fit",
+          .fit_sweeps = std::stoll(value("fit_sweeps", "10"))};
 }
 
 class TDPFedReference : public ::testing::TestWithParam<ReferenceCase> {};
@@ -51,9 +50,9 @@ TEST_P(TDPFedReference, EqualsPlainLoop) {
   const reference::TDPFedSettings settings = settings_of(keys);
   reference::Problem problem = reference::make_problem(keys);
   const reference::PersonalOutcome expected = reference::tdpfed(problem, settings);
-  const TinyResult result =
-      expect_equals_reference(keys, expected.outcome, GetParam().single_bound);
-  EXPECT_LT(distance(result.personal, flatten_all(expected.personal)), 1e-9);
+  const TinyResult result = expect_equals_reference(keys, expected.outcome, GetParam().single_bound,
+                                                    GetParam().double_bound);
+  EXPECT_LT(distance(result.personal, flatten_all(expected.personal)), GetParam().double_bound);
   problem.rounds = 0;
   EXPECT_LT(distance(result.initial, reference::tdpfed(problem, settings).outcome.global), 1e-12);
   if (world_communicator(60)->rank() != 0) return;
@@ -94,6 +93,36 @@ INSTANTIATE_TEST_SUITE_P(
                       {{"topology.participation", "0.4"},
                        {"run.rounds", "5"},
                        {"algorithm.weighting", "uniform"}},
+                      kAdam},
+        ReferenceCase{
+            "convolutions",
+            with_batch_norm({{"model.rank", "3"}, {"model.norm", "none"}, {"train.block", "3"}}),
+            kAdam},
+        ReferenceCase{"batch_norm", with_batch_norm({{"model.rank", "3"}}), kAdam},
+        ReferenceCase{"batch_norm_beta",
+                      with_batch_norm({{"model.rank", "3"},
+                                       {"algorithm.beta", "1.4"},
+                                       {"topology.participation", "0.6"},
+                                       {"train.block", "4"}}),
+                      kAdam},
+        ReferenceCase{"batch_norm_act",
+                      with_batch_norm({{"model.rank", "3"},
+                                       {"algorithm.aggregate", "act"},
+                                       {"algorithm.beta", "0.7"},
+                                       {"algorithm.fit_sweeps", "3"}}),
+                      kAdam},
+        // Least squares of kernels have a ridge of 1e-10 in the program.
+        ReferenceCase{"batch_norm_act_fitted_factors",
+                      with_batch_norm({{"model.rank", "3"},
+                                       {"algorithm.aggregate", "act"},
+                                       {"algorithm.factor_solver", "fit"},
+                                       {"algorithm.fit_sweeps", "2"},
+                                       {"train.batch_size", "0"}}),
+                      kAdam, 1e-8},
+        ReferenceCase{"batch_norm_sends_the_tensor",
+                      with_batch_norm({{"model.rank", "3"},
+                                       {"algorithm.broadcast", "tensor"},
+                                       {"algorithm.inner_steps", "3"}}),
                       kAdam}),
     name_of);
 

@@ -100,6 +100,10 @@ FactorisedLayer::FactorisedLayer(const FactorisationSettings& settings, std::siz
     }
     return;
   }
+  if (settings.name == "cp") {
+    for (auto sizes = s.rbegin(); sizes != s.rend(); ++sizes) shapes_.push_back({*sizes, size});
+    return;
+  }
   const MatrixView view = view_of(weight);
   std::vector<std::int64_t> u{view.o, size};
   std::vector<std::int64_t> v{view.i, size};
@@ -136,6 +140,9 @@ std::int64_t FactorisedLayer::factor_size() const {
 
 Tensor FactorisedLayer::expand(const Parameters& constants, const Parameters& factors) const {
   if (settings_.name == "hadamard") return hadamard(factors);
+  if (settings_.name == "cp") {
+    return at::einsum(is_convolution(weight_) ? "wr,hr,ir,or->oihw" : "ir,or->oi", factors);
+  }
   if (constants.empty()) return kernel(product(factors[0], factors[1]));
   if (constants.size() == 1) return kernel(product(constants[0], factors[0]));
   return kernel(product(factors[0], constants[1]).add(product(constants[0], factors[1])));
@@ -202,7 +209,9 @@ double FactorisedLayer::normal_deviation(std::size_t f) const {
   }
   const double variance = 2.0 / static_cast<double>(weight_.fan_in);
   const auto r = static_cast<double>(size_);
-  if (settings_.name == "low_rank") return std::pow(variance / r, 1.0 / 4);
+  if (settings_.name == "low_rank" || settings_.name == "cp") {
+    return std::pow(variance / r, 0.5 / static_cast<double>(shapes_.size()));
+  }
   if (!is_convolution(weight_)) return std::pow(variance / (r * r), 1.0 / 8);
   return std::pow(variance / (r * r * r * r), 1.0 / 12);  // (r^2 sigma^6)^2
 }

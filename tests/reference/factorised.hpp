@@ -11,7 +11,7 @@ namespace fedhpc::reference {
 
 struct FactorisationSettings {
   std::string
-      name;  ///< low_rank, low_rank_f, low_rank_aad, kronecker, ..., hadamard, lora, ffa_lora
+      name;  ///< low_rank, low_rank_f, low_rank_aad, kronecker, ..., hadamard, lora, ffa_lora, cp
   std::vector<std::int64_t> ranks = {};  ///< one, or one per factorised layer; none: by compression
   double compression = 2;
   bool whole_model = false;  ///< compression is that of all trainable numbers, not of each layer

@@ -4,19 +4,17 @@
 
 namespace fedhpc::reference {
 
-namespace {
-
-Tensor largest(const Tensor& x, std::int64_t k) {
-  const Tensor places = std::get<1>(x.abs().topk(k));
-  return at::zeros_like(x).index_copy(0, places, x.index_select(0, places));
-}
-
-}  // namespace
-
 Link::Link(const Problem& problem, const Tensor& start, const LinkSettings& settings)
     : settings_(settings),
+      compressed_(trainable_columns(problem, /*norms=*/false)),
       known_(problem.clients.size(), start),
       kept_(problem.clients.size(), settings.models ? start : at::zeros_like(start)) {}
+
+Tensor Link::largest(const Tensor& x, std::int64_t k) const {
+  const Tensor kept = std::get<1>(x.index_select(0, compressed_).abs().topk(k));
+  const Tensor places = compressed_.index_select(0, kept);
+  return x.index_fill(0, compressed_, 0).index_copy(0, places, x.index_select(0, places));
+}
 
 Tensor Link::down(std::int64_t i, const Tensor& w) {
   Tensor& has = known_[static_cast<std::size_t>(i)];

@@ -14,7 +14,7 @@ struct LinkSettings {
 };
 
 /// What clients and server send each other of one thing, a vector: its k largest numbers, or those
-/// of its difference to what the receiver has.
+/// of its difference to what the receiver has. Norms and running statistics arrive as they are.
 class Link {
  public:
   /// `start`: what all know at the start.
@@ -26,7 +26,11 @@ class Link {
   Tensor up(std::int64_t i, const Tensor& x);
 
  private:
+  /// The k largest of what is compressed, and all else.
+  Tensor largest(const Tensor& x, std::int64_t k) const;
+
   LinkSettings settings_;
+  Tensor compressed_;  // columns
   std::vector<Tensor> known_;
   std::vector<Tensor> kept_;  // e or g
 };

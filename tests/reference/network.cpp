@@ -1,10 +1,12 @@
 #include "reference/network.hpp"
 
 #include <ATen/core/IListRef.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/tensor.h>
+#include <torch/csrc/autograd/autograd.h>
 
 #include "reference/nets.hpp"
 
@@ -18,6 +20,15 @@ Tensor logits(const Problem& problem, const Tensor& row, const Tensor& features,
   shape.insert(shape.begin(), features.size(0));
   return testing::reference_logits(problem.model, *problem.layout, row, features.view(shape), use,
                                    moved);
+}
+
+/// Mean cross-entropy of the network `row` on some samples in training.
+Tensor mean_loss(const Problem& problem, const Tensor& row, const Client& client,
+                 const std::vector<std::int64_t>& positions, const Tensor& moved = {}) {
+  const Tensor index = at::tensor(positions, at::kLong);
+  const Tensor scores =
+      logits(problem, row, client.features.index_select(0, index), Use::Training, moved);
+  return at::cross_entropy_loss(scores, client.labels.index_select(0, index));
 }
 
 }  // namespace
@@ -70,21 +81,49 @@ std::vector<std::size_t> trainable(const Problem& problem, Part part) {
   return places;
 }
 
+Tensor trainable_columns(const Problem& problem, bool norms) {
+  std::vector<Tensor> columns;
+  for (const std::size_t place : trainable(problem)) {
+    const Field& field = problem.layout->fields()[place];
+    if (has(field.tags, Tag::Norm) && !norms) continue;
+    columns.push_back(at::arange(field.offset, field.offset + field.size));
+  }
+  return at::cat(columns);
+}
+
 LossAndGradient training_loss_(const Problem& problem, Parameters& parameters, const Client& client,
                                const std::vector<std::int64_t>& positions, Statistics statistics,
                                const EmbeddingTerm& term) {
-  const Tensor index = at::tensor(positions, at::kLong);
-  const Tensor features = client.features.index_select(0, index);
   const Tensor row = flatten(parameters).requires_grad_(true);
   const Tensor moved = flatten(parameters);
-  const Tensor scores = logits(problem, row, features, Use::Training,
-                               statistics == Statistics::Move ? moved : Tensor());
-  const Tensor loss = at::cross_entropy_loss(scores, client.labels.index_select(0, index));
-  const Tensor whole =
-      term ? loss.add(term(embedding(problem, row, features, Use::Training), features)) : loss;
+  const Tensor loss =
+      mean_loss(problem, row, client, positions, statistics == Statistics::Move ? moved : Tensor());
+  Tensor whole = loss;
+  if (term) {
+    const Tensor features = client.features.index_select(0, at::tensor(positions, at::kLong));
+    whole = loss.add(term(embedding(problem, row, features, Use::Training), features));
+  }
   whole.backward();
   if (statistics == Statistics::Move) parameters = unflatten(moved, parameters);
   return {.loss = loss.item<double>(), .gradient = unflatten(row.grad(), parameters)};
+}
+
+Parameters hessian_product(const Problem& problem, const Parameters& parameters,
+                           const Parameters& direction, const Client& client,
+                           const std::vector<std::int64_t>& positions) {
+  const Tensor row = flatten(parameters).requires_grad_(true);
+  const Tensor loss = mean_loss(problem, row, client, positions);
+  const auto gradient = torch::autograd::grad({loss}, {row}, /*grad_outputs=*/{},
+                                              /*retain_graph=*/true, /*create_graph=*/true);
+  return unflatten(torch::autograd::grad(gradient, {row}, {flatten(direction)}).front(),
+                   parameters);
+}
+
+Parameters with_statistics(const Problem& problem, const Parameters& weights,
+                           const Parameters& other) {
+  Parameters both = other;
+  for (const std::size_t place : trainable(problem)) both[place] = weights[place];
+  return both;
 }
 
 double correct(const Problem& problem, const Parameters& parameters, const Client& samples) {

@@ -14,6 +14,9 @@ enum class Part { All, Head, Body };
 /// The places among the network's parameters that gradients move in a training of `part`.
 std::vector<std::size_t> trainable(const Problem& problem, Part part = Part::All);
 
+/// The columns of a flat model that gradients move, those of norms among them or not.
+Tensor trainable_columns(const Problem& problem, bool norms = true);
+
 /// What becomes of running statistics in training.
 enum class Statistics { Stay, Move };
 
@@ -26,11 +29,24 @@ Tensor embedding(const Problem& problem, const Tensor& row, const Tensor& featur
 using EmbeddingTerm = std::function<Tensor(const Tensor& embedding, const Tensor& features)>;
 
 /// Mean cross-entropy on some samples, normalised by their own statistics, with its gradient by
-/// autograd, and that of a term that it does not count. Running statistics have none; `statistics`
+/// autograd, and that of a term that it does not count. That of running statistics is 0; `statistics`
 /// says whether those of `parameters` move.
+struct LossAndGradient {
+  double loss = 0;
+  Parameters gradient;
+};
 LossAndGradient training_loss_(const Problem& problem, Parameters& parameters, const Client& client,
                                const std::vector<std::int64_t>& positions, Statistics statistics,
                                const EmbeddingTerm& term = {});
+
+/// The Hessian of that loss times `direction`, by differentiating twice.
+Parameters hessian_product(const Problem& problem, const Parameters& parameters,
+                           const Parameters& direction, const Client& client,
+                           const std::vector<std::int64_t>& positions);
+
+/// `weights` with the running statistics of `other`.
+Parameters with_statistics(const Problem& problem, const Parameters& weights,
+                           const Parameters& other);
 
 /// How many of these samples the network puts into the right class.
 double correct(const Problem& problem, const Parameters& parameters, const Client& samples);

@@ -16,15 +16,26 @@ Parameters plus(const Parameters& a, const Parameters& b, double factor) {
   return sum;
 }
 
-double norm(const Parameters& parameters) { return flatten(parameters).norm().item<double>(); }
+double norm(const Problem& problem, const Parameters& parameters) {
+  return flatten(chosen(parameters, trainable(problem))).norm().item<double>();
+}
+
+/// grad f(w; batch), which leaves running statistics alone.
+Parameters gradient_at(const Problem& problem, Parameters w, const Client& client,
+                       const std::vector<std::int64_t>& batch) {
+  return training_loss_(problem, w, client, batch, Statistics::Stay).gradient;
+}
 
 /// H(w; batch) v.
-Parameters curvature(const PerFedAvgSettings& settings, const Parameters& w, const Parameters& v,
-                     const Client& client, const std::vector<std::int64_t>& batch) {
-  if (settings.curvature == Curvature::Exact) return hessian_product(w, v, client, batch);
-  const double h = settings.delta * (1 + norm(w)) / norm(v);
-  const Parameters ahead = loss_and_gradient(plus(w, v, h), client, batch).gradient;
-  const Parameters behind = loss_and_gradient(plus(w, v, -h), client, batch).gradient;
+Parameters curvature(const Problem& problem, const PerFedAvgSettings& settings, const Parameters& w,
+                     const Parameters& v, const Client& client,
+                     const std::vector<std::int64_t>& batch) {
+  if (settings.curvature == Curvature::Exact) {
+    return hessian_product(problem, w, v, client, batch);
+  }
+  const double h = settings.delta * (1 + norm(problem, w)) / norm(problem, v);
+  const Parameters ahead = gradient_at(problem, plus(w, v, h), client, batch);
+  const Parameters behind = gradient_at(problem, plus(w, v, -h), client, batch);
   Parameters product;
   for (std::size_t i = 0; i < w.size(); ++i) {
     product.push_back(ahead[i].sub(behind[i]).div(2 * h));
@@ -43,15 +54,17 @@ Trained local_update(const Problem& problem, const PerFedAvgSettings& settings, 
   Parameters& w = result.parameters;
   Optimizer outer(problem.optimizer);
   for (std::size_t t = 0; t < first.size(); ++t) {
-    const LossAndGradient at_w = loss_and_gradient(w, client, first[t]);
+    const LossAndGradient at_w = training_loss_(problem, w, client, first[t], Statistics::Move);
     result.count(at_w.loss, first[t].size());
     const Parameters w_hat = plus(w, at_w.gradient, -settings.inner_lr);
-    Parameters direction = loss_and_gradient(w_hat, client, second[t]).gradient;
+    Parameters direction = gradient_at(problem, w_hat, client, second[t]);
     if (settings.curvature != Curvature::None) {
-      direction =
-          plus(direction, curvature(settings, w, direction, client, third[t]), -settings.inner_lr);
+      direction = plus(direction, curvature(problem, settings, w, direction, client, third[t]),
+                       -settings.inner_lr);
     }
-    outer.step_(w, problem.optimizer.clipped(direction));
+    Parameters next = w;
+    outer.step_(next, problem.optimizer.clipped(direction));
+    w = with_statistics(problem, next, w);
   }
   return result;
 }
@@ -77,9 +90,11 @@ PersonalOutcome perfedavg(const Problem& problem, const PerFedAvgSettings& setti
     const auto evaluation = batches(problem, static_cast<std::int64_t>(k), problem.rounds,
                                     /*pass=*/0, Purpose::Evaluate);
     if (evaluation.empty()) continue;
+    Parameters adapted = w;
     const Parameters gradient =
-        loss_and_gradient(w, problem.clients[k], evaluation.front()).gradient;
-    result.personal[k] = plus(w, gradient, -settings.inner_lr);
+        training_loss_(problem, adapted, problem.clients[k], evaluation.front(), Statistics::Move)
+            .gradient;
+    result.personal[k] = plus(adapted, gradient, -settings.inner_lr);
     result.local[k] = w;
   }
   result.complete(w);

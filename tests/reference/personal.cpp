@@ -18,14 +18,17 @@ Parameters mixed(const Parameters& from, const Parameters& to, double beta) {
   return sum;
 }
 
-double PersonalSteps::take_(Parameters& theta, const Parameters& centre, const Client& client,
-                            const std::vector<std::int64_t>& batch) const {
+double PersonalSteps::take_(const Problem& problem, Parameters& theta, const Parameters& centre,
+                            const Client& client, const std::vector<std::int64_t>& batch) const {
   Optimizer rule(optimizer);
   double first_loss = 0;
   for (std::int64_t i = 0; i < count; ++i) {
-    const LossAndGradient step = loss_and_gradient(theta, client, batch);
+    const LossAndGradient step =
+        training_loss_(problem, theta, client, batch, i == 0 ? Statistics::Move : Statistics::Stay);
     if (i == 0) first_loss = step.loss;
-    rule.step_(theta, pulled(optimizer.clipped(step.gradient), theta, centre, lambda));
+    Parameters next = theta;
+    rule.step_(next, pulled(optimizer.clipped(step.gradient), theta, centre, lambda));
+    theta = with_statistics(problem, next, theta);
   }
   return first_loss;
 }

@@ -18,15 +18,16 @@ struct PersonalOutcome {
 /// (1 - beta) from + beta to.
 Parameters mixed(const Parameters& from, const Parameters& to, double beta);
 
-/// Some steps of a fresh optimizer on f(theta; batch) + lambda/2 ||theta - centre||^2.
+/// Some steps of a fresh optimizer on f(theta; batch) + lambda/2 ||theta - centre||^2. The first one
+/// moves theta's running statistics.
 struct PersonalSteps {
   OptimizerSettings optimizer;
   double lambda = 0;
   std::int64_t count = 0;
 
   /// Takes them; returns the data loss where the first gradient was taken.
-  double take_(Parameters& theta, const Parameters& centre, const Client& client,
-               const std::vector<std::int64_t>& batch) const;
+  double take_(const Problem& problem, Parameters& theta, const Parameters& centre,
+               const Client& client, const std::vector<std::int64_t>& batch) const;
 };
 
 }  // namespace fedhpc::reference

@@ -21,9 +21,9 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
-#include "fedhpc/math/class_tree.hpp"
 #include "fedhpc/math/polya_gamma.hpp"
 
+#include "reference/class_tree.hpp"
 #include "reference/network.hpp"
 
 namespace fedhpc::reference {
@@ -207,17 +207,15 @@ class PlainPFedGP {
     return own * p / (own * p + other * (1 - p));
   }
 
-  ClassTree tree_of(std::int64_t k, const Parameters& theta) const {
+  std::vector<ClassSplit> tree_of(std::int64_t k, const Parameters& theta) const {
     const Client& client = problem_.clients[static_cast<std::size_t>(k)];
-    const Tensor labels = client.labels.contiguous();
-    if (labels.size(0) == 0) return {};
-    return class_tree(
-        embedding(problem_, flatten(theta), client.features, Use::Evaluation).contiguous(),
-        {labels.const_data_ptr<std::int64_t>(), static_cast<std::size_t>(labels.size(0))});
+    if (client.labels.size(0) == 0) return {};
+    return class_tree(embedding(problem_, flatten(theta), client.features, Use::Evaluation),
+                      client.labels);
   }
 
   Trained train(std::int64_t k, std::int64_t t, const Parameters& theta) {
-    const ClassTree tree = tree_of(k, theta);
+    const std::vector<ClassSplit> tree = tree_of(k, theta);
     Trained result;
     for (const Tensor& parameter : theta) result.parameters.push_back(parameter.clone());
     Optimizer optimizer(problem_.optimizer);
@@ -266,7 +264,8 @@ class PlainPFedGP {
                   [&](Tensor& part) { part = part * (settings_.clip / length); });
   }
 
-  Tensor loss_of(const ClassTree& tree, const Tensor& embedded, const Tensor& labels, DrawKey key) {
+  Tensor loss_of(const std::vector<ClassSplit>& tree, const Tensor& embedded, const Tensor& labels,
+                 DrawKey key) {
     const Tensor units = units_of(embedded);
     Tensor sum = at::zeros({}, at::kDouble);
     for (std::size_t node = 0; node < tree.size(); ++node) {
@@ -299,8 +298,8 @@ class PlainPFedGP {
   }
 
   /// All samples, by classifiers that know the points alone.
-  Tensor loss_by_points(const ClassTree& tree, const Tensor& embedded, const Tensor& labels,
-                        const Tensor& points, DrawKey key) {
+  Tensor loss_by_points(const std::vector<ClassSplit>& tree, const Tensor& embedded,
+                        const Tensor& labels, const Tensor& points, DrawKey key) {
     const Tensor units = units_of(embedded);
     Tensor sum = at::zeros({}, at::kDouble);
     for (std::size_t node = 0; node < tree.size(); ++node) {
@@ -346,7 +345,7 @@ class PlainPFedGP {
     const Tensor own = units_of(embedding(problem_, row, client.features, Use::Evaluation));
     const Tensor others = units_of(embedding(problem_, row, features, Use::Evaluation));
     const Tensor points = point_units(row);
-    const ClassTree tree = tree_of(k, theta);
+    const std::vector<ClassSplit> tree = tree_of(k, theta);
     for (std::size_t node = 0; node < tree.size(); ++node) {
       const Tensor sides = sides_at(tree[node], client.labels);
       const Tensor mine = sides.nonzero().flatten();

@@ -29,8 +29,8 @@ struct PFedGPOutcome {
 
 /// Achituve et al. 2021 with all of a client's samples, or with inducing points that classifiers
 /// know in their place in training and beside them in evaluation: covariances as dense matrices and
-/// their inverses, gradients by autograd. Polya-Gamma draws and trees of classes are those of
-/// math/, which have tests of their own.
+/// their inverses, gradients by autograd. Polya-Gamma draws are those of math/, which have tests of
+/// their own.
 PFedGPOutcome pfedgp(const Problem& problem, const PFedGPSettings& settings);
 
 }  // namespace fedhpc::reference

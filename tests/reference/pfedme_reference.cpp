@@ -8,8 +8,6 @@ PersonalOutcome pfedme(const Problem& problem, const PFedMeSettings& settings) {
   PersonalSteps steps{problem.optimizer, settings.lambda, settings.inner_steps};
   steps.optimizer.lr = settings.personal_lr;
   PersonalOutcome result(problem.clients.size());
-  const std::vector<std::size_t> moving = trainable(problem);
-  const std::vector<std::size_t> none;
   Parameters w = problem.initial;
   for (std::int64_t t = 1; t <= problem.rounds; ++t) {
     Average next;
@@ -24,10 +22,11 @@ PersonalOutcome pfedme(const Problem& problem, const PFedMeSettings& settings) {
       Parameters theta = w;
       std::size_t step = 0;
       for (const auto& batch : batches(problem, k, t, /*pass=*/0)) {
-        for (const std::size_t i : settings.restart_every_step ? moving : none) theta[i] = w_k[i];
-        local.count(steps.take_(theta, w_k, problem.clients[place], batch), batch.size());
+        if (settings.restart_every_step) theta = w_k;
+        local.count(steps.take_(problem, theta, w_k, problem.clients[place], batch), batch.size());
         const double eta = problem.lr * rate_of(problem, k, t, /*pass=*/0, step++);
-        w_k = mixed(w_k, theta, eta * settings.lambda);  // w_k - eta lambda (w_k - theta)
+        // w_k - eta lambda (w_k - theta); its statistics are theta's
+        w_k = with_statistics(problem, mixed(w_k, theta, eta * settings.lambda), theta);
       }
       if (is_drawn) next.add(w_k, weight_of(problem, k));
       loss.add(local);
@@ -35,7 +34,8 @@ PersonalOutcome pfedme(const Problem& problem, const PFedMeSettings& settings) {
       result.personal[place] = theta;
       result.local[place] = w_k;
     }
-    w = mixed(w, next.mean_or(w), settings.beta);
+    const Parameters mean = next.mean_or(w);
+    w = with_statistics(problem, mixed(w, mean, settings.beta), mean);
     result.outcome.train_loss.push_back(loss.mean());
   }
   result.outcome.global = flatten(w);

@@ -6,11 +6,6 @@
 
 #include <ATen/core/IListRef.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/cross_entropy_loss.h>
-#include <ATen/ops/linear.h>
-#include <ATen/ops/relu.h>
-#include <ATen/ops/tensor.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include "fedhpc/engine/experiment.hpp"
 
@@ -28,16 +23,6 @@ std::vector<std::int64_t> stable_argsort(const DrawKey& key, std::int64_t n) {
     return words[static_cast<std::size_t>(a)] < words[static_cast<std::size_t>(b)];
   });
   return order;
-}
-
-/// Scores of the classes, [n, K].
-Tensor forward(const Parameters& parameters, const Tensor& features) {
-  Tensor hidden = features;
-  for (std::size_t layer = 0; layer + 1 < parameters.size(); layer += 2) {
-    hidden = at::linear(hidden, parameters[layer], parameters[layer + 1]);
-    if (layer + 2 < parameters.size()) hidden = at::relu(hidden);
-  }
-  return hidden;
 }
 
 OptimizerSettings optimizer_settings(const Config& config) {
@@ -293,44 +278,6 @@ double rate_of(const Problem& problem, std::int64_t k, std::int64_t round, std::
   double rate = 1;
   for (std::int64_t unit = 0; unit < units; ++unit) rate *= problem.lr_decay;
   return rate;
-}
-
-namespace {
-
-Parameters leaves_of(const Parameters& parameters) {
-  Parameters leaves;
-  for (const Tensor& parameter : parameters) {
-    leaves.push_back(parameter.detach().clone().requires_grad_(true));
-  }
-  return leaves;
-}
-
-Tensor mean_loss(const Parameters& parameters, const Client& client,
-                 const std::vector<std::int64_t>& positions) {
-  const Tensor index = at::tensor(positions, at::kLong);
-  const Tensor scores = forward(parameters, client.features.index_select(0, index));
-  return at::cross_entropy_loss(scores, client.labels.index_select(0, index));
-}
-
-}  // namespace
-
-LossAndGradient loss_and_gradient(const Parameters& parameters, const Client& client,
-                                  const std::vector<std::int64_t>& positions) {
-  const Parameters leaves = leaves_of(parameters);
-  const Tensor loss = mean_loss(leaves, client, positions);
-  loss.backward();
-  LossAndGradient result{.loss = loss.item<double>(), .gradient = {}};
-  for (const Tensor& leaf : leaves) result.gradient.push_back(leaf.grad());
-  return result;
-}
-
-Parameters hessian_product(const Parameters& parameters, const Parameters& direction,
-                           const Client& client, const std::vector<std::int64_t>& positions) {
-  const Parameters leaves = leaves_of(parameters);
-  const Parameters gradient =
-      torch::autograd::grad({mean_loss(leaves, client, positions)}, leaves, /*grad_outputs=*/{},
-                            /*retain_graph=*/true, /*create_graph=*/true);
-  return torch::autograd::grad(gradient, leaves, direction);
 }
 
 Tensor flatten(const Parameters& parameters) {

@@ -21,8 +21,7 @@ struct Client {
   Tensor labels;    // [n] int64
 };
 
-/// A network as its parameters, and running statistics where it has batch norm; a fully connected
-/// one: W1, b1, W2, b2, ...
+/// A network as its parameters, and running statistics where it has batch norm.
 using Parameters = std::vector<Tensor>;
 
 struct Problem {
@@ -95,18 +94,6 @@ std::vector<std::vector<std::int64_t>> batches_of_share(const Problem& problem, 
 /// What client k's learning rate is multiplied with at a step of a round, pass `pass`.
 double rate_of(const Problem& problem, std::int64_t k, std::int64_t round, std::int64_t pass,
                std::size_t step);
-
-/// Mean cross-entropy of a fully connected network on some samples, with its gradient by autograd.
-struct LossAndGradient {
-  double loss = 0;
-  Parameters gradient;
-};
-LossAndGradient loss_and_gradient(const Parameters& parameters, const Client& client,
-                                  const std::vector<std::int64_t>& positions);
-
-/// The Hessian of that loss times `direction`, by differentiating twice.
-Parameters hessian_product(const Parameters& parameters, const Parameters& direction,
-                           const Client& client, const std::vector<std::int64_t>& positions);
 
 /// All parameters one after the other, [P].
 Tensor flatten(const Parameters& parameters);

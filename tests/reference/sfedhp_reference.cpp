@@ -38,8 +38,10 @@ Parameters without_small_entries(const Parameters& x, double threshold) {
   return kept;
 }
 
+double non_zeros(const Parameters& x) { return flatten(x).ne(0).sum().item().toDouble(); }
+
 double density(const Parameters& x) {
-  return static_cast<double>(non_zeros(x)) / static_cast<double>(flatten(x).numel());
+  return non_zeros(x) / static_cast<double>(flatten(x).numel());
 }
 
 /// Of a sparse model 64 bits for what is not 0, a bit for what is, a bit for each entry that tells
@@ -47,7 +49,7 @@ double density(const Parameters& x) {
 double bits(const Parameters& x, bool sparse) {
   const auto d = static_cast<double>(flatten(x).numel());
   if (!sparse) return 64 * d;
-  const auto nnz = static_cast<double>(non_zeros(x));
+  const double nnz = non_zeros(x);
   return 64 * nnz + (d - nnz) + d;
 }
 
@@ -98,17 +100,20 @@ class SFedHP {
       const Parameters& w_i = result_.edges[static_cast<std::size_t>(drawn.edge)];
       if (weight == 0) continue;  // nobody there has samples
       cloud.add(arrived(w_i), problem_.uniform ? 1 : weight);
-      edge.add(density(w_i));
-      bits_up.add(bits(w_i, settings_.gamma2 > 0));
+      edge.add(density(trained(w_i)));
+      bits_up.add(bits(trained(w_i), settings_.gamma2 > 0));
       for (const std::int64_t k : drawn.clients) {
-        if (weight_of(problem_, k) > 0) personal.add(density(result_.personal[index(k)]));
+        const Parameters& theta = result_.personal[index(k)];
+        if (!theta.empty()) personal.add(density(trained(theta)));
       }
     }
-    w_ = sparse_if(settings_.gamma2 > 0, mixed(w_, cloud.mean_or(w_), settings_.beta));
+    const Parameters mean = cloud.mean_or(w_);
+    w_ = sparse_if(settings_.gamma2 > 0,
+                   with_statistics(problem_, mixed(w_, mean, settings_.beta), mean));
     was_sparse_ = was_sparse_ || personal.value() < settings_.gamma_density;
     result_.density_personal.push_back(personal.value());
     result_.density_edge.push_back(edge.value());
-    result_.density_global.push_back(density(w_));
+    result_.density_global.push_back(density(trained(w_)));
     result_.bits_up.push_back(bits_up.value());
     result_.outcome.train_loss.push_back(loss_.mean());
   }
@@ -126,20 +131,22 @@ class SFedHP {
       const Parameters received = arrived(phi_i);
       for (std::size_t j = 0; j < drawn.clients.size(); ++j) {
         const std::int64_t k = drawn.clients[j];
-        if (r == 0 || settings_.restart_every_step) theta[j] = received;
+        const bool trains = !batches(problem_, k, round_, /*pass=*/r).empty();
+        if (r == 0 || settings_.restart_every_step || !trains) theta[j] = received;
         update_client(k, r, received, theta[j]);
         mean.add(arrived(theta[j]), weight_of(problem_, k));
       }
-      // (10), averaged over j
+      // (10), averaged over j; running statistics are the mean of theta's
       weight = mean.weight();
       if (weight == 0) continue;
-      phi_i = combined(lambda1 / (lambda1 + lambda2), mean.mean_or(phi_i),
-                       lambda2 / (lambda1 + lambda2), w_i);
-      phi_i = sparse_if(settings_.gamma2 > 0, phi_i);
+      const Parameters mean_theta = mean.mean_or(phi_i);
+      phi_i =
+          combined(lambda1 / (lambda1 + lambda2), mean_theta, lambda2 / (lambda1 + lambda2), w_i);
+      phi_i = sparse_if(settings_.gamma2 > 0, with_statistics(problem_, phi_i, mean_theta));
       // (11)
       const Parameters gradient = combined(1, combined(lambda2, w_i, -lambda2, phi_i), gammas_.two,
                                            slope(w_i, settings_.rho));
-      w_i = combined(1, w_i, -problem_.lr, gradient);
+      w_i = with_statistics(problem_, combined(1, w_i, -problem_.lr, gradient), phi_i);
     }
     result_.edges[static_cast<std::size_t>(drawn.edge)] =
         sparse_if(settings_.gamma2 > 0 && weight > 0, w_i);
@@ -164,16 +171,20 @@ class SFedHP {
     Optimizer optimizer(steps_);
     double first_loss = 0;
     for (std::int64_t step = 0; step < settings_.inner_steps; ++step) {
-      const LossAndGradient data = loss_and_gradient(theta, problem_.clients[index(k)], batch);
+      const LossAndGradient data =
+          training_loss_(problem_, theta, problem_.clients[index(k)], batch,
+                         step == 0 ? Statistics::Move : Statistics::Stay);
       if (step == 0) first_loss = data.loss;
       const Parameters gradient =
           combined(1, pulled(steps_.clipped(data.gradient), theta, phi_i, settings_.lambda1),
                    gammas_.one, slope(theta, settings_.rho));
-      if (settings_.accuracy > 0 && squared_norm(gradient) <= settings_.accuracy) {
+      if (settings_.accuracy > 0 && squared_norm(trained(gradient)) <= settings_.accuracy) {
         ++result_.reached;
         return first_loss;
       }
-      optimizer.step_(theta, gradient);
+      Parameters next = theta;
+      optimizer.step_(next, gradient);
+      theta = with_statistics(problem_, next, theta);
     }
     ++result_.not_reached;
     return first_loss;
@@ -205,8 +216,11 @@ class SFedHP {
   }
 
   Parameters sparse_if(bool sparse, const Parameters& x) const {
-    return sparse ? without_small_entries(x, settings_.zero_threshold) : x;
+    if (!sparse) return x;
+    return with_statistics(problem_, without_small_entries(x, settings_.zero_threshold), x);
   }
+
+  Parameters trained(const Parameters& x) const { return chosen(x, trainable(problem_)); }
 
   static std::size_t index(std::int64_t k) { return static_cast<std::size_t>(k); }
 
@@ -222,10 +236,6 @@ class SFedHP {
 };
 
 }  // namespace
-
-std::int64_t non_zeros(const Parameters& parameters) {
-  return flatten(parameters).ne(0).sum().item().toLong();
-}
 
 SFedHPOutcome sfedhp(const Problem& problem, const SFedHPSettings& settings) {
   return SFedHP(problem, settings).run();

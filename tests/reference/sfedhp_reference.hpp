@@ -56,7 +56,4 @@ struct SFedHPOutcome {
 /// The problem's optimizer takes the steps on theta.
 SFedHPOutcome sfedhp(const Problem& problem, const SFedHPSettings& settings);
 
-/// What is not 0 of a model's entries.
-std::int64_t non_zeros(const Parameters& parameters);
-
 }  // namespace fedhpc::reference

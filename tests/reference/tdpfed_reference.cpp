@@ -1,106 +1,106 @@
 #include "reference/tdpfed_reference.hpp"
 
-#include <cmath>
-#include <tuple>
+#include <algorithm>
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/linalg_svd.h>
-#include <ATen/ops/matmul.h>
+#include <ATen/ops/linalg_lstsq.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 
-#include "fedhpc/core/rng.hpp"
+#include "reference/factor_training.hpp"
 
 namespace fedhpc::reference {
 
 namespace {
 
-/// What stands for a network's parameters, in order: A1 [in, R] and A2 [out, R] for the weight
-/// A2 A1^T of a compressed layer; a bias or a weight of rank 0 for itself.
-using Factors = std::vector<Tensor>;
-
-bool is_weight(std::size_t parameter) { return parameter % 2 == 0; }
-
-struct Factorisation {
-  const std::vector<std::int64_t>& ranks;
-
-  std::int64_t rank(std::size_t parameter) const {
-    return is_weight(parameter) ? ranks.at(parameter / 2) : 0;
-  }
-
-  Factors initial(const Problem& problem) const {
-    Factors factors;
-    for (std::size_t i = 0; i < problem.initial.size(); ++i) {
-      const Tensor& start = problem.initial[i];
-      if (rank(i) == 0) {
-        factors.push_back(start.clone());
-        continue;
+/// `factors` after sweeps of least squares, one of them after the other: the tensor is linear in
+/// each, with the columns that its unit vectors give.
+Parameters after_least_squares(const FactorisedLayer& layer, Parameters factors,
+                               const Tensor& weights, std::int64_t sweeps) {
+  for (std::int64_t sweep = 0; sweep < sweeps; ++sweep) {
+    for (Tensor& factor : factors) {
+      const Tensor shape = factor;
+      std::vector<Tensor> columns;
+      for (std::int64_t j = 0; j < shape.numel(); ++j) {
+        factor = at::zeros({shape.numel()}, at::kDouble);
+        factor[j].fill_(1);
+        factor = factor.view(shape.sizes());
+        columns.push_back(layer.expand({}, factors).flatten());
       }
-      // A product of two factors with this deviation has the variance v = 2 / fan_in.
-      const double v = 2.0 / static_cast<double>(start.size(1));
-      const double sigma = std::pow(v / static_cast<double>(rank(i)), 1.0 / 4);
-      for (const std::int64_t rows : {start.size(1), start.size(0)}) {
-        Draws draws({.seed = problem.seed, .purpose = Purpose::Factors, .client = factors.size()});
-        const Tensor factor = at::empty({rows, rank(i)}, start.options());
-        double* const entry = factor.data_ptr<double>();
-        for (std::int64_t j = 0; j < factor.numel(); ++j) entry[j] = sigma * draws.normal();
-        factors.push_back(factor);
-      }
+      const Tensor solution = std::get<0>(
+          at::linalg_lstsq(at::stack(columns, 1), weights.reshape({-1, 1}), {}, "gelsd"));
+      factor = solution.view(shape.sizes());
     }
-    return factors;
+  }
+  return factors;
+}
+
+/// The model as its CP decompositions and what is left in full.
+class Decomposition {
+ public:
+  Decomposition(const Problem& problem, const TDPFedSettings& settings)
+      : settings_(settings),
+        model_(problem, settings.factorisation),
+        point_{model_, model_.without_factorised(problem.initial),
+               std::vector<Parameters>(model_.layers().size())} {}
+
+  Parameters initial(const Problem& problem) const {
+    return model_.row(model_.normal_factors(problem.seed), problem.initial);
   }
 
-  Parameters compose(const Factors& factors) const {
-    Parameters parameters;
-    for (std::size_t next = 0; next < factors.size(); ++next) {
-      if (rank(parameters.size()) == 0) {
-        parameters.push_back(factors[next]);
+  Parameters compose(const Parameters& factors) const { return point_.at(factors); }
+
+  /// The factors nearest to a model: of a matrix by a truncated SVD, of a kernel from those before.
+  Parameters decompose(const Parameters& model, const Parameters& before) const {
+    std::vector<Parameters> factors;
+    for (std::size_t l = 0; l < model_.layers().size(); ++l) {
+      const FactorisedLayer& layer = model_.layers()[l];
+      const Tensor& weights = model[layer.place()];
+      if (weights.dim() == 2) {
+        factors.push_back(layer.fit(weights));
+        std::reverse(factors.back().begin(), factors.back().end());  // A1 is of the inputs
       } else {
-        parameters.push_back(at::matmul(factors[next + 1], factors[next].t()));
-        ++next;
+        factors.push_back(after_least_squares(layer, model_.factors_in(before, l), weights,
+                                              settings_.fit_sweeps));
       }
     }
-    return parameters;
+    return model_.row(factors, model);
   }
 
-  /// The nearest factors: U sqrt(S) and V sqrt(S) of weight^T = U S V^T, truncated.
-  Factors decompose(const Parameters& parameters) const {
-    Factors factors;
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      if (rank(i) == 0) {
-        factors.push_back(parameters[i]);
-        continue;
-      }
-      const auto [u, s, vt] = at::linalg_svd(parameters[i].t(), /*full_matrices=*/false);
-      const Tensor root = s.narrow(0, 0, rank(i)).sqrt();
-      factors.push_back(u.narrow(1, 0, rank(i)).mul(root));
-      factors.push_back(vt.t().narrow(1, 0, rank(i)).mul(root));
-    }
+  /// `factors` with the running statistics of a model.
+  Parameters with_statistics(Parameters factors, const Parameters& model) const {
+    model_.take_buffers_(factors, model);
     return factors;
   }
 
   /// The gradient of lambda/2 ||theta - [[A]]||^2 in the factors.
-  Factors gradient(const Factors& factors, const Parameters& theta, double lambda) const {
-    Factors leaves;
+  Parameters gradient(const Parameters& factors, const Parameters& theta) const {
+    Parameters leaves;
     for (const Tensor& factor : factors) {
       leaves.push_back(factor.detach().clone().requires_grad_(true));
     }
     const Tensor error = flatten(theta).sub(flatten(compose(leaves)));
-    error.square().sum().mul(lambda / 2).backward();
-    Factors gradient;
+    error.square().sum().mul(settings_.lambda / 2).backward();
+    Parameters gradient;
     for (const Tensor& leaf : leaves) gradient.push_back(leaf.grad());
     return gradient;
   }
+
+ private:
+  const TDPFedSettings& settings_;
+  FactorisedModel model_;
+  FactorPoint point_;
 };
 
 }  // namespace
 
 PersonalOutcome tdpfed(const Problem& problem, const TDPFedSettings& settings) {
-  const Factorisation cp{settings.ranks};
+  const Decomposition cp(problem, settings);
   const PersonalSteps steps{
       {.name = "nesterov", .lr = settings.personal_lr, .momentum = settings.momentum},
       settings.lambda,
       settings.inner_steps};
   PersonalOutcome result(problem.clients.size());
-  Factors factors = cp.initial(problem);
+  Parameters factors = cp.initial(problem);
   Parameters global = cp.compose(factors);
   for (std::int64_t t = 1; t <= problem.rounds; ++t) {
     const Parameters start = settings.send_tensor ? global : cp.compose(factors);
@@ -109,16 +109,18 @@ PersonalOutcome tdpfed(const Problem& problem, const TDPFedSettings& settings) {
     for (const std::int64_t k : cohort(problem, t)) {
       const auto place = static_cast<std::size_t>(k);
       Trained local{.parameters = factors};
-      Factors& factors_k = local.parameters;
+      Parameters& factors_k = local.parameters;
       Parameters theta = start;
       Optimizer adam({.name = "adam", .lr = problem.lr});  // keeps its moments over local steps
       for (const auto& batch : batches(problem, k, t, /*pass=*/0)) {
         const Parameters centre = cp.compose(factors_k);
-        local.count(steps.take_(theta, centre, problem.clients[place], batch), batch.size());
-        if (settings.fit) factors_k = cp.decompose(theta);
+        local.count(steps.take_(problem, theta, centre, problem.clients[place], batch),
+                    batch.size());
+        if (settings.fit) factors_k = cp.decompose(theta, factors_k);
         for (std::int64_t i = 0; i < settings.factor_steps && !settings.fit; ++i) {
-          adam.step_(factors_k, cp.gradient(factors_k, theta, settings.lambda));
+          adam.step_(factors_k, cp.gradient(factors_k, theta));
         }
+        factors_k = cp.with_statistics(factors_k, theta);
       }
       next.add(settings.act ? cp.compose(factors_k) : factors_k, weight_of(problem, k));
       loss.add(local);
@@ -128,11 +130,12 @@ PersonalOutcome tdpfed(const Problem& problem, const TDPFedSettings& settings) {
     }
     result.outcome.train_loss.push_back(loss.mean());
     if (next.weight() == 0) continue;
+    const Parameters mean = next.mean_or({});
     if (settings.act) {
-      global = mixed(cp.compose(factors), next.mean_or({}), settings.beta);
-      factors = cp.decompose(global);
+      global = with_statistics(problem, mixed(cp.compose(factors), mean, settings.beta), mean);
+      factors = cp.decompose(global, factors);
     } else {
-      factors = mixed(factors, next.mean_or({}), settings.beta);
+      factors = cp.with_statistics(mixed(factors, mean, settings.beta), cp.compose(mean));
       global = cp.compose(factors);
     }
   }

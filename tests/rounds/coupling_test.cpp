@@ -13,10 +13,13 @@
 #include <gtest/gtest.h>
 
 #include "fedhpc/comm/session.hpp"
-#include "fedhpc/core/rng.hpp"
+
+#include "math/samples_support.hpp"
 
 namespace fedhpc {
 namespace {
+
+using testing_support::normals;
 
 constexpr std::int64_t kClients = 11;
 constexpr std::int64_t kColumns = 700;  // several tiles and a rest
@@ -25,14 +28,6 @@ LayoutPtr layout_of(std::int64_t columns) {
   auto layout = std::make_shared<Layout>();
   layout->add("w", {columns}, columns, Tag::Trainable);
   return layout;
-}
-
-Tensor normals(std::int64_t rows, std::int64_t columns, std::uint64_t seed) {
-  Tensor values = at::empty({rows, columns}, at::kDouble);
-  Draws draws({.seed = seed, .purpose = Purpose::Generator});
-  auto* to = values.data_ptr<double>();
-  for (std::int64_t i = 0; i < values.numel(); ++i) to[i] = draws.normal();
-  return values;
 }
 
 /// The client with position i among the ascending ids has id 4 i + 2.
@@ -138,8 +133,8 @@ TEST_P(CouplingTest, KnowsAllClients) {
 }
 
 TEST_P(CouplingTest, MeasuresDistances) {
-  const Rows a = rows(normals(kClients, kColumns, 1));
-  const Rows b = rows(normals(kClients, kColumns, 2));
+  const Rows a = rows(normals(1, kClients, kColumns));
+  const Rows b = rows(normals(2, kClients, kColumns));
   for (const ColumnRanges& columns : {all_columns_, some_columns_}) {
     const Tensor found = coupling_.squared_distances(mine(a), mine(b), columns);
     const Tensor expected = plain_distances(a, b, columns);
@@ -153,9 +148,9 @@ TEST_P(CouplingTest, MeasuresDistances) {
 TEST_P(CouplingTest, MeasuresSmallDistancesBetweenLargeRows) {
   // Two groups far from each other, their members a millionth of their norm apart: neither the
   // origin nor the mean of all is near to any of them.
-  Tensor values = normals(1, kColumns, 3).repeat({kClients, 1});
+  Tensor values = normals(3, 1, kColumns).repeat({kClients, 1});
   values.narrow(0, 0, kClients / 2).neg_();
-  const Rows all = rows(values.add(normals(kClients, kColumns, 4), 1e-6));
+  const Rows all = rows(values.add(normals(4, kClients, kColumns), 1e-6));
   const Tensor expected = plain_distances(all, all, all_columns_);
   const Tensor found = coupling_.squared_distances(mine(all), mine(all), all_columns_);
   EXPECT_LT(largest_ratio(found.sub(expected), expected), 1e-12);
@@ -165,9 +160,9 @@ TEST_P(CouplingTest, MeasuresSmallDistancesBetweenLargeRows) {
 }
 
 TEST_P(CouplingTest, MultipliesRows) {
-  const Rows a = rows(normals(kClients, kColumns, 5));
-  const Rows b = rows(normals(kClients, kColumns, 6));
-  const Rows centre = rows(normals(1, kColumns, 7));
+  const Rows a = rows(normals(5, kClients, kColumns));
+  const Rows b = rows(normals(6, kClients, kColumns));
+  const Rows centre = rows(normals(7, 1, kColumns));
   for (const Rows& reference : {Rows{}, centre}) {
     const Tensor shift = reference.values.defined() ? centre.values.to(at::kDouble)
                                                     : at::zeros({1, kColumns}, at::kDouble);
@@ -182,8 +177,8 @@ TEST_P(CouplingTest, MultipliesRows) {
 }
 
 TEST_P(CouplingTest, TakesCosines) {
-  const Rows a = rows(normals(kClients, kColumns, 5));
-  const Rows centre = rows(normals(1, kColumns, 7));
+  const Rows a = rows(normals(5, kClients, kColumns));
+  const Rows centre = rows(normals(7, 1, kColumns));
   a.values[4].copy_(centre.values[0]);  // no direction
   const Tensor found = coupling_.cosines(mine(a), some_columns_, centre);
   const Tensor squares = plain_distances(a, a, some_columns_);
@@ -203,7 +198,7 @@ TEST_P(CouplingTest, TakesCosines) {
 TEST_P(CouplingTest, GivesAllClientsRowsOfAnyShape) {
   for (const std::vector<std::int64_t>& shape :
        {std::vector<std::int64_t>{kClients, 12}, std::vector<std::int64_t>{kClients, 3, 4}}) {
-    const Tensor all = normals(kClients, 12, 10).reshape(shape);
+    const Tensor all = normals(10, kClients, 12).reshape(shape);
     Tensor index = at::empty({std::ssize(positions_)}, at::kLong);
     std::copy(positions_.begin(), positions_.end(), index.data_ptr<std::int64_t>());
     EXPECT_TRUE(coupling_.all_rows(all.index_select(0, index)).equal(all));
@@ -211,8 +206,8 @@ TEST_P(CouplingTest, GivesAllClientsRowsOfAnyShape) {
 }
 
 TEST_P(CouplingTest, MixesRows) {
-  const Rows all = rows(normals(kClients, kColumns, 8));
-  Tensor coefficients = normals(kClients, kClients, 9);
+  const Rows all = rows(normals(8, kClients, kColumns));
+  Tensor coefficients = normals(9, kClients, kClients);
   const Tensor exact = at::matmul(coefficients, all.values.to(at::kDouble));
   const Rows expected = whole_.mix(coefficients, all);
   // Rounded once, to the type of the rows.
@@ -228,7 +223,7 @@ TEST_P(CouplingTest, MixesRows) {
 }
 
 TEST_P(CouplingTest, PassesOverCoefficientsOfZero) {
-  Tensor values = normals(kClients, kColumns, 10);
+  Tensor values = normals(10, kClients, kColumns);
   values[4].fill_(std::nan(""));
   values[5].fill_(std::numeric_limits<double>::infinity());
   const Rows all = rows(values);
@@ -247,8 +242,8 @@ TEST_P(CouplingTest, PassesOverCoefficientsOfZero) {
 }
 
 TEST_P(CouplingTest, ApproachesRows) {
-  const Rows all = rows(normals(kClients, kColumns, 13));
-  Tensor shares = normals(kClients, kClients, 14);
+  const Rows all = rows(normals(13, kClients, kColumns));
+  Tensor shares = normals(14, kClients, kClients);
   const Tensor values = all.values.to(at::kDouble);
   const Tensor exact =
       values.add(at::matmul(shares, values)).sub(values.mul(shares.sum(1, /*keepdim=*/true)));
@@ -263,7 +258,7 @@ TEST_P(CouplingTest, ApproachesRows) {
   // Nothing to approach, or nobody who differs: not a bit changes.
   const Tensor none = at::zeros({kClients, kClients}, at::kDouble);
   EXPECT_TRUE(coupling_.approach(none, mine(all)).values.equal(mine(all).values));
-  const Rows equal = rows(normals(1, kColumns, 15).repeat({kClients, 1}));
+  const Rows equal = rows(normals(15, 1, kColumns).repeat({kClients, 1}));
   EXPECT_TRUE(coupling_.approach(shares, mine(equal)).values.equal(mine(equal).values));
 }
 
@@ -311,13 +306,13 @@ TEST_P(CouplingTest, TakesMoreColumnsThanOneSlab) {
 }
 
 TEST_P(CouplingTest, RefusesWhatDoesNotFit) {
-  const Rows all = rows(normals(kClients, kColumns, 11));
+  const Rows all = rows(normals(11, kClients, kColumns));
   const Rows own = mine(all);
   const Rows other_layout{own.values, layout_of(kColumns)};
   EXPECT_THROW(coupling_.squared_distances(own, other_layout, all_columns_), std::logic_error);
   EXPECT_THROW(coupling_.squared_distances(own, own, {{0, kColumns + 1}}), std::logic_error);
   EXPECT_THROW(coupling_.dots(own, own, {{5, 4}}), std::logic_error);
-  EXPECT_THROW(coupling_.dots(own, own, all_columns_, rows(normals(2, kColumns, 12))),
+  EXPECT_THROW(coupling_.dots(own, own, all_columns_, rows(normals(12, 2, kColumns))),
                std::logic_error);
   const Rows one_more{at::zeros({own.count() + 1, kColumns}, type_), layout_};
   EXPECT_THROW(coupling_.mix(at::zeros({kClients, kClients}, at::kDouble), one_more),
