@@ -5,7 +5,7 @@ import random
 import numpy as np
 
 from ._data_file import OneClient, Writer
-from ._data_values import is_count
+from ._numbers import is_count
 from .errors import ConfigError
 
 # What the published programs have unless told otherwise.

@@ -1,7 +1,5 @@
 """Samples, labels and targets as arrays that the engine reads."""
 
-from numbers import Integral
-
 import numpy as np
 
 from .errors import DataError
@@ -25,11 +23,6 @@ def ids_of(values):
     """Ids of clients as an array: words beside numbers stay what they are, where numpy makes words of all."""
     array = as_array(values, "clients")
     return np.array(values, object) if array.dtype.kind in "US" and isinstance(values, (list, tuple)) else array
-
-
-def is_count(value, least=1):
-    """Whether it is a whole number, of Python or of numpy, of at least `least`."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and value >= least
 
 
 def id_of(name):

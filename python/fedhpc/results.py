@@ -7,7 +7,6 @@
 
 import contextlib
 import glob
-import operator
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ._numbers import whole_number
 from .tools.client_data import load_clients, load_last, load_samples
 from .tools.follower import Follower
 from .tools.labels import names_of_seeds
@@ -216,10 +216,11 @@ class Results:
 
 
 def _number_of(client):
-    """A client as a whole number, also of numpy; TypeError for anything else."""
-    if isinstance(client, bool) or not hasattr(client, "__index__"):
+    """A client as an int; TypeError for what is no whole number."""
+    number = whole_number(client)
+    if number is None:
         raise TypeError(f"a client is a whole number, and not {client!r}")
-    return operator.index(client)
+    return number
 
 
 def _is_same(before, now):

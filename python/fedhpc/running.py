@@ -3,7 +3,6 @@
 import atexit
 import hashlib
 import importlib.util
-import operator
 import os
 import shlex
 import signal
@@ -14,6 +13,7 @@ import warnings
 import cloudpickle
 
 from . import _core
+from ._numbers import is_count
 from .errors import ConfigError, Interrupted
 from .following import Followers
 
@@ -209,11 +209,7 @@ def _elsewhere(ranks):
     """Whether a run goes to ranks of its own."""
     if ranks is None:
         return False
-    try:
-        whole = not isinstance(ranks, bool) and operator.index(ranks) > 0
-    except TypeError:
-        whole = False
-    if not whole:
+    if not is_count(ranks):
         raise ConfigError(f"ranks cannot be {ranks!r}; give a whole number from 1 on")
     launched = _launched()
     if launched == 1:
