@@ -262,6 +262,11 @@ class Refusals(Folder):
         self.refused(ConfigError, "edges needs test", x, y, clients=y, edges=[0, 1])
         self.refused(DataError, "edges has shape", x, y, clients=y, test=(x, y), edges=[0])
         self.refused(DataError, "no edge of client 1", x, y, clients=y, test=(x, y), edges={0: 0})
+        for edges in ([0, "0"], {0: "0", 1: 0}, np.array([0, "0"], object)):
+            self.refused(DataError, r"ids of edges are numbers \(0\) and words \('0'\), which name different edges",
+                         x, y, clients=y, test=(x, y), edges=edges)
+        for nothing in (None, np.nan):
+            self.refused(DataError, "edges holds no edge of client 1", x, y, clients=y, test=(x, y), edges=[0, nothing])
 
     def test_nothing_is_left_of_an_error_and_the_old_file_stays(self):
         write_dataset(self.path, np.ones((6, 2)), [0, 1] * 3)
