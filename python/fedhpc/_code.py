@@ -188,7 +188,7 @@ class _Walk:
     def text_of_object(self, value):
         if id(value) not in self.texts:
             self.texts[id(value)] = "..."  # where it holds itself
-            self.texts[id(value)] = self.text(_attributes(value))
+            self.texts[id(value)] = self.text(attributes_of(value))
         return self.texts[id(value)]
 
     def part(self, value):
@@ -260,7 +260,7 @@ def _holds_code(value):
     return any(callable(one) or _holds_code(one) for one in _members(value))
 
 
-def _attributes(value):
+def attributes_of(value):
     """{name: value}, of slots too."""
     slots = [name for base in type(value).__mro__ for name, one in vars(base).items()
              if isinstance(one, types.MemberDescriptorType)]

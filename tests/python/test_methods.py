@@ -354,6 +354,33 @@ class LeftOut(InFolder):
             self.assertRegex(said[0], "^method changed: rounds have changed count, model, which visit_state.. reads without "
                                       "taking back what the state gives")
 
+    def test_is_said_of_slots_and_of_lists_with_attributes(self):
+        class Slots:
+            __slots__ = ("count", "empty")
+
+        class Window(list):
+            width = 3
+
+        def initialise(method, setup):
+            fedavg.FedAvg.initialise(method, setup)
+            method.slots, method.window, method.kept = Slots(), Window(), Slots()
+            method.slots.count, method.window.width, method.kept.count, method.own = 0, 3, 0, 0
+
+        def round(method, round):
+            fedavg.FedAvg.round(method, round)
+            method.slots.count += 1
+            method.window.append(round.number)
+            method.kept.count += 1
+            method.own += 1
+
+        def visit_state(method, state):
+            fedavg.FedAvg.visit_state(method, state)
+            method.kept.count = state.integer("kept", method.kept.count)
+
+        said = self.warned({"initialise": initialise, "round": round, "visit_state": visit_state, "__slots__": ("own",)})
+        self.assertEqual(len(said), 1, said)
+        self.assertRegex(said[0], "have changed own, slots, window, which visit_state.. does not read")
+
     def carried(self, visits):
         """Verbs with state in an optimizer, in an object and in bools; `visits`: visit_state() visits them."""
         class Helper:
