@@ -163,6 +163,9 @@ class _Walk:
 
     def text(self, value, name="part"):
         """A value as text, the same in every process; None of what is neither plain nor of an own class."""
+        own = type(value).__module__ != "builtins" and self.own(type(value).__module__)
+        if own:
+            self.add_once(name, type(value))
         if isinstance(value, enum.Enum):
             return str(value)
         if value is None or isinstance(value, (Number, str, bytes, np.generic, range)):
@@ -170,15 +173,13 @@ class _Walk:
         of_array = _text_of_array(value)
         if of_array is not None:
             return of_array
+        held = f" {self.text_of_object(value)}" if own and attributes_of(value) else ""  # also of a list of an own class
         if isinstance(value, (dict, types.MappingProxyType)):
-            return _joined([f"{self.part(key)}={self.part(one)}" for key, one in value.items()])
+            return _joined([f"{self.part(key)}={self.part(one)}" for key, one in value.items()]) + held
         if isinstance(value, (set, frozenset)):
-            return _joined(sorted(str(self.part(one)) for one in sorted(value, key=_name_of_kind)))
+            return _joined(sorted(str(self.part(one)) for one in sorted(value, key=_name_of_kind))) + held
         if isinstance(value, (tuple, list)):
-            return _joined([str(self.part(one)) for one in value])
-        own = type(value).__module__ != "builtins" and self.own(type(value).__module__)
-        if own:
-            self.add_once(name, type(value))
+            return _joined([str(self.part(one)) for one in value]) + held
         if own or dataclasses.is_dataclass(value) or isinstance(value, (types.SimpleNamespace, argparse.Namespace)):
             return self.text_of_object(value)
         if isinstance(value, Mapping):

@@ -115,6 +115,15 @@ class Digest(InFolder):
 
             LIST, TABLE, ARRAY, OBJECT = [1.0], {"a": 1}, np.arange(3.0), Settings()
             STEP, RULES = Step(1), {"up": lambda x: x + 1}
+
+            class Window(list):
+                def last(self): return self[-1]
+
+            class Level(enum.Enum):
+                LOW = 2
+
+            WINDOW, LEVEL = Window([1.5]), Level.LOW
+            WINDOW.width = 4
             VECTOR = np.vectorize(lambda x: x - 1)
 
             def nested(x):
@@ -127,7 +136,8 @@ class Digest(InFolder):
                 rules = (lambda x: x / 2,)
                 def round(self, x, by=lambda y: y ** 2):
                     Slots()
-                    return (LIST, TABLE, ARRAY, OBJECT.mu, STEP(x), RULES["up"], by, Kind.A, VECTOR, nested(x))
+                    return (LIST, TABLE, ARRAY, OBJECT.mu, STEP(x), RULES["up"], by, Kind.A, VECTOR, nested(x),
+                            WINDOW.last(), LEVEL.value)
             """)
 
         def of(text):
@@ -141,6 +151,7 @@ class Digest(InFolder):
         self.assertEqual(of(base.replace('"words"', '"other words"')), whole)
         for old, new in (("[1.0]", "[2.0]"), ('{"a": 1}', '{"a": 2}'), ("arange(3.0)", "arange(4.0)"), ("Settings()\n", "Settings(.2)\n"),
                          ("Step(1)", "Step(2)"), ("x * self.size", "x - self.size"), ("x + 1}", "x + 2}"), ("y ** 2", "y ** 3"),
+                         ("self[-1]", "self[0]"), ("[1.5]", "[2.5]"), ("width = 4", "width = 5"), ("LOW = 2", "LOW = 3"),
                          ("x / 2", "x / 4"), ("x - 1)", "x - 2)")):
             with self.subTest(new):
                 self.assertIn(old, base)
