@@ -27,7 +27,8 @@ output in DIR/PAPER/reproduce.log.
 
 The column `recorded` holds the figure of earlier runs, and in brackets how far this call's lies above it: the figure
 in results/papers/PAPER.csv, or for a run that --quick has shortened that of the whole run up to the same round, where
-its result file lies in DIR/PAPER; then it also says within how much the two series agree.
+its result file lies in DIR/PAPER; then it also says within how much the two series agree, and counts the rounds after
+which both were evaluated. Where a seed has no figure in those, the figure of results/papers/PAPER.csv stands there.
 
 Prints the comparison of the selected rows and writes that of all rows to DIR/PAPER/table.md and table.csv.
 Exit code 0; 1 if a row failed; 2 if the command line, the tables or the program cannot be used; 75 if a signal has
