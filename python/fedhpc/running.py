@@ -175,7 +175,7 @@ def _text(key, value):
 
 
 def _texts(keys, section=""):
-    """[(key, text)] of a dictionary, flat or of sections; None leaves a key as it is."""
+    """[(key, text)] of a dictionary, flat or of sections; None leaves a key as it is. ConfigError for a key in both forms."""
     texts = []
     for key, value in keys.items():
         name = f"{section}{key}"
@@ -183,6 +183,10 @@ def _texts(keys, section=""):
             texts += _texts(value, f"{name}.")
         elif value is not None:
             texts.append((name, _text(name, value)))
+    known = {}
+    for name, text in texts:
+        if known.setdefault(name, text) != text:
+            raise ConfigError(f"key '{name}' is given twice, as '{known[name]}' and as '{text}'; keep one")
     return texts
 
 

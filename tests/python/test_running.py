@@ -45,6 +45,11 @@ class Run(InFolder):
         self.assertEqual(results.config["train.lr"], "0.25")
         self.assertEqual(results.config["train.batch_size"], "10")
         self.assertEqual(Path(results.path).name, "run.h5")
+        twice = {"train.lr": 0.5, "train": {"lr": 0.25}}
+        for call in (lambda: quietly(twice), lambda: quietly(TINY, **twice), lambda: fedhpc.plan(twice),
+                     lambda: fedhpc.resume("run.h5", **twice)):
+            with self.assertRaisesRegex(fedhpc.ConfigError, "'train.lr' is given twice, as '0.5' and as '0.25'; keep one"):
+                call()
 
     def test_values_of_python_are_texts(self):
         for value, text in ((True, "true"), (np.bool_(False), "false"), (3, "3"), (0.1, "0.1"), (1e-7, "1e-07"),
