@@ -345,6 +345,9 @@ def _figure(runs, metrics, against, panels, ax, seeds="each"):
 
     if seeds not in ("each", "band"):
         raise ValueError(f"seeds is {seeds!r}; give 'each' or 'band'")
+    if metrics and panels:
+        raise ValueError(f"panels stand in the place of series: leave out {panels!r} or {', '.join(metrics)}")
+    panels = [panels] if isinstance(panels, str) else panels
     figure = ax.figure if ax is not None else plt.figure(layout="constrained")
     try:
         fill(figure, runs, _warn, list(metrics) or None, against, panels=panels, seeds=seeds, axes=ax)

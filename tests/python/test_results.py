@@ -291,6 +291,9 @@ class Figures(ResultsCase):
         self.assertRegex(loss.get_xlabel(), "traffic of all links")
         self.assertEqual(loss.lines[0].get_ydata().tolist(), run.rounds["train_loss"].tolist())
         self.assertEqual(len(run.plot(panels=["clients"]).axes), 3)
+        self.assertEqual(len(run.plot(panels="clients").axes), 3)
+        with self.assertRaisesRegex(ValueError, r"leave out \['loss'\] or global_accuracy"):
+            run.plot("global_accuracy", panels=["loss"])
         self.assertEqual(plt.get_fignums(), [])  # none is shown twice, none is left open
         figure, (left, right) = plt.subplots(1, 2)
         self.addCleanup(plt.close, figure)
