@@ -249,6 +249,7 @@ class Refusals(Folder):
             self.refused(DataError, r"^ids of clients are numbers \([01]\) and words \('[01]'\), .* in test_clients too$",
                          x, y, clients=one, test=(x[:2], [0, 1]), test_clients=np.array(other))
         self.refused(ConfigError, "names a column", x, y, clients="hospital")
+        self.refused(ConfigError, "names columns, and these samples have none", x, y, columns=("image", "label"))
         self.refused(DataError, "mask", x, y, test=[True, False])
         self.refused(DataError, "mask", x, y, test=np.zeros(9, bool))
         self.refused(DataError, "no samples to test on", x, y, test=np.zeros(6, bool))
