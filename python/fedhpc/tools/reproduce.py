@@ -167,9 +167,11 @@ def of_one_paper(options, arguments):
 
 
 def run_again(options, rows, selected, arguments):
-    """Runs those selected rows anew whose bits are recorded, and compares these; 1 if a run has others or none."""
+    """Runs those selected rows anew whose bits are recorded of their present configuration, and compares these; 1 if a run
+    has others or none."""
     recorded = {(record.row, record.rounds, seed): (name, record.version)
                 for record in paper_record.read(ROOT / "results" / "papers" / f"{options.paper}.csv")
+                if any(record.row == row.run_name and record.is_of(row) for row in rows)
                 for seed, name in zip(record.seeds, record.bits) if name != paper_record.NO_BITS}
     options.output_dir = options.output_dir / "again"
     rounds = {key: int(job.expected.get("run.rounds", 0))
@@ -322,7 +324,7 @@ def write_docs(options):
             known = records[kept] = with_finished(known, options, paper, rows)
         groups[paper], hours[paper] = paper_page.comparisons(rows, known, FULL_SEEDS), paper_record.total_hours(known)
         path = folder / f"{paper}.md"
-        texts[path] = paper_page.page(page_text(path), paper, known, rows, groups[paper])
+        texts[path] = paper_page.page(page_text(path), paper, known, groups[paper])
     first = folder / "README.md"
     texts[first] = paper_page.first_page(page_text(first), groups, hours)
     for kept, known in records.items():
