@@ -25,6 +25,8 @@ NOT_CODE = {"__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", 
             "__dataclass_fields__", "__dataclass_params__", "_abc_impl", "__abstractmethods__"}
 READ, STORED = {"LOAD_GLOBAL", "LOAD_NAME"}, {"STORE_GLOBAL"}
 BEHIND = {"LOAD_ATTR", "LOAD_METHOD"}
+PLAIN = (Number, str, bytes, np.generic, np.dtype, range, slice)  # said whole by their repr
+OF_TORCH = {"dtype", "device"}  # the same, where a method has imported it
 
 _begun = []  # (class, its constants) of the run that goes on
 _changed = {}  # (module, name of a class) -> {checksum of a constant as a run has left it: the constant as it counts}
@@ -168,7 +170,10 @@ class _Walk:
             self.add_once(name, type(value))
         if isinstance(value, enum.Enum):
             return str(value)
-        if value is None or isinstance(value, (Number, str, bytes, np.generic, range)):
+        if isinstance(value, re.Pattern):
+            return repr((value.pattern, value.flags))
+        kind = type(value)
+        if value is None or isinstance(value, PLAIN) or kind.__module__ == "torch" and kind.__name__ in OF_TORCH:
             return repr(value)
         of_array = _text_of_array(value)
         if of_array is not None:
@@ -244,7 +249,7 @@ def _parts(value):
         return [value.func]
     if isinstance(value, np.vectorize):
         return [value.pyfunc]
-    if isinstance(value, functools.partial):
+    if isinstance(value, (functools.partial, functools.partialmethod)):
         return [value.func, value.args, value.keywords]
     if hasattr(value, "__wrapped__"):  # functools.cache
         return [value.__wrapped__]
