@@ -12,7 +12,7 @@ import numpy as np
 from . import _core
 from ._code import attributes_of
 
-DEPTH = 3  # of lists in lists
+DEPTH = 4  # of lists in lists; as many has the state of an optimizer of torch
 CONTAINERS = (dict, list, tuple, set, frozenset, deque)  # may be filled in place, one by one
 TAKEN_BACK = (*CONTAINERS, _core.Optimizer)  # state.optimizer() sets what it is given
 
@@ -123,14 +123,16 @@ def _mark(value, depth=DEPTH):
             value = value.rows
         if isinstance(value, _core.UpdateMap):
             value = value.frozen
+        if hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):  # of torch, modules in modules as well
+            value = value.state_dict()
         if hasattr(value, "__array__") and not isinstance(value, type):
-            array = np.asarray(value)
+            array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
             return None if array.dtype.hasobject else (str(array.dtype), array.shape,
                                                        zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data))
-        if isinstance(value, np.random.Generator):
-            return repr(value.bit_generator.state)
-        if isinstance(value, np.random.RandomState):
-            return repr(value.get_state())
+        if isinstance(value, (np.random.Generator, np.random.BitGenerator)):
+            return repr(getattr(value, "bit_generator", value).state)
+        if isinstance(value, np.random.RandomState) or type(value).__module__ == "torch._C" and hasattr(value, "get_state"):
+            return _mark(value.get_state())
         if isinstance(value, random.Random):
             return repr(value.getstate())
         held = _attributes(value)
