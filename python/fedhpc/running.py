@@ -156,11 +156,13 @@ def load_plugin(path):
 
 def _text(key, value):
     """A value as it stands in a configuration."""
+    if _is_many(value) and any(map(_is_many, value)):
+        raise ConfigError(f"key '{key}' cannot be {value!r}, a list of lists; give one list of numbers or texts")
     if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
         return "true" if value else "false"
     if isinstance(value, (set, frozenset)):  # on all ranks in the same order
         return ",".join(sorted(_text(key, one) for one in value))
-    if isinstance(value, tuple) or type(value) is type([]):
+    if _is_many(value):
         return ",".join(_text(key, one) for one in value)
     if isinstance(value, os.PathLike):
         return os.fspath(value)
@@ -172,6 +174,10 @@ def _text(key, value):
         return str(value)
     raise ConfigError(f"key '{key}' cannot be {value!r}, of type {type(value).__name__}; "
                       "give a number, a text, True or False, or a list of them")
+
+
+def _is_many(value):
+    return isinstance(value, (tuple, set, frozenset, type([])))  # fedhpc.list has the name of Python's
 
 
 def _texts(keys, section=""):

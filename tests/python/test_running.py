@@ -56,6 +56,8 @@ class Run(InFolder):
                             (2.0, "2"), (np.float64(0.5), "0.5"), (np.int32(4), "4"), ([3, 4], "3,4"),
                             (("init", "draws"), "init,draws"), (set("gfedcba"), "a,b,c,d,e,f,g"), (Path("a/b"), "a/b")):
             self.assertEqual(fedhpc.running._text("a.key", value), text)
+        with self.assertRaisesRegex(fedhpc.ConfigError, r"key 'a.key' cannot be \[\[1, 2\], \[3\]\], a list of lists"):
+            fedhpc.running._text("a.key", [[1, 2], [3]])
         with self.assertRaisesRegex(fedhpc.ConfigError, "key 'a.key' cannot be .* of type object"):
             fedhpc.running._text("a.key", object())
 
