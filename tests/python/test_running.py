@@ -1,6 +1,7 @@
 """fedhpc.run, resume and plan: as the program, and with what Python adds."""
 
 import contextlib
+import functools
 import importlib
 import io
 import os
@@ -70,6 +71,9 @@ class Run(InFolder):
             quietly("no_such.ini")
         with self.assertRaisesRegex(fedhpc.ConfigError, "path of an INI file or a dictionary, not 3"):
             quietly(3)
+        for call in (fedhpc.run, functools.partial(fedhpc.resume, "run.h5")):
+            with self.assertRaisesRegex(fedhpc.ConfigError, "progress cannot be 'none'; give True, False or None"):
+                call(progress="none")
         for count in (0, -1, True, 1.5, "2", np.array([1, 2])):
             with self.assertRaisesRegex(fedhpc.ConfigError, "ranks cannot be "):
                 quietly(TINY, ranks=count)
