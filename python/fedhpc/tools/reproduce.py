@@ -107,6 +107,11 @@ def parse_arguments(arguments):
         parser.error(f"--budget {options.budget}: must be at least 0 minutes")
     if options.submit and not options.slurm:
         parser.error("--submit: goes with --slurm")
+    whole = next((name for name in ("status", "stop", "write_docs") if getattr(options, name)), None)
+    if options.only and whole:
+        parser.error(f"--only {options.only}: --{whole.replace('_', '-')} is of all rows; leave it out")
+    if options.budget < math.inf and (options.slurm or options.task):
+        parser.error(f"--budget {options.budget:g}: tasks of SLURM have --slurm-minutes; leave it out")
     if options.paper == "all" and not (options.list or options.status or options.write_docs):
         parser.error(f"name a paper of {', '.join(paper_names())}; "
                      "all of them go with --list, --status and --write-docs")
