@@ -178,7 +178,7 @@ class _Walk:
         of_array = _text_of_array(value)
         if of_array is not None:
             return of_array
-        held = f" {self.text_of_object(value)}" if own and attributes_of(value) else ""  # also of a list of an own class
+        held = f" {self.text_of_object(value)}" if own and attributes_of(value) else ""  # of a list as well
         if isinstance(value, (dict, types.MappingProxyType)):
             return _joined([f"{self.part(key)}={self.part(one)}" for key, one in value.items()]) + held
         if isinstance(value, (set, frozenset)):

@@ -32,8 +32,8 @@ def are_words(ids, name, first=None):
         first = first or (kind, one)
         if kind != first[0]:
             number, word = (first[1], one) if kind else (one, first[1])
-            raise DataError(f"ids of {name} are numbers ({number!r}) and words ({word!r}), which name different {name}; "
-                            "give one kind" + (", in test_clients too" if name == "clients" else ""))
+            raise DataError(f"ids of {name} are numbers ({number!r}) and words ({word!r}), which name different "
+                            f"{name}; give one kind" + (", in test_clients too" if name == "clients" else ""))
     return first
 
 

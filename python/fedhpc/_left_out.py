@@ -131,7 +131,8 @@ def _mark(value, depth=DEPTH):
                                                        zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data))
         if isinstance(value, (np.random.Generator, np.random.BitGenerator)):
             return repr(getattr(value, "bit_generator", value).state)
-        if isinstance(value, np.random.RandomState) or type(value).__module__ == "torch._C" and hasattr(value, "get_state"):
+        of_torch = type(value).__module__ == "torch._C" and hasattr(value, "get_state")
+        if of_torch or isinstance(value, np.random.RandomState):
             return _mark(value.get_state())
         if isinstance(value, random.Random):
             return repr(value.getstate())

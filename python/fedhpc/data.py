@@ -76,7 +76,7 @@ def write_dataset(path, x, y=None, *, labels=None, clients=None, test=None, test
     test_labels, test_clients: as labels and clients, of the test samples.
     edges: the edge of each client, a dict {client: edge} or [clients] in sorted order of clients; needs test.
     classes: names of the classes 0 to K - 1; Hugging Face's and torchvision's are taken from the data set.
-    columns: (column of samples, column of labels) of a Hugging Face data set, where they cannot be guessed; of no other.
+    columns: (column of samples, column of labels) of a Hugging Face data set, where they cannot be guessed; no other.
     channels: "first", "last" or "auto": where images have their channels; "auto" looks for a length of 1, 3 or 4.
 
     Raises ConfigError for arguments that do not go together, DataError for samples that the engine cannot use. Then

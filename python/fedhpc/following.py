@@ -19,8 +19,8 @@ class Followers:
         if on_round is not None and not callable(on_round):
             raise ConfigError(f"on_round cannot be {on_round!r}; give a function of one dictionary")
         if isinstance(progress, str):  # "none" would be true
-            raise ConfigError(f"progress cannot be {progress!r}; give True, False or None (the program's own lines are the "
-                              "key run.progress)")
+            raise ConfigError(f"progress cannot be {progress!r}; give True, False or None (the program's own lines are "
+                              "the key run.progress)")
         self._on_round = on_round
         self._stop = False
         self._raised = None

@@ -288,10 +288,10 @@ class Runs(Sequence):
 
         seeds (as in `rounds`), n (how many of them), status, rounds (most) and rounds_least of its runs; NAME_mean and
         NAME_std (sample standard deviation over the seeds) of the best and last value of `metric` [the accuracy that
-        most runs have], over the seeds that have one (a warning names the others), and of bytes_up and bytes_down, all rounds and links together. target: value, 0.9 or "90%", for
-        which target_rounds, target_bytes, target_seconds (simulated) and target_wall say what it has cost; target_n
-        seeds have reached it. select: "validation" takes the best value from the round that was best on the validation
-        samples.
+        most runs have], over the seeds that have one (a warning names the others), and of bytes_up and bytes_down, all
+        rounds and links together. target: value, 0.9 or "90%", for which target_rounds, target_bytes, target_seconds
+        (simulated) and target_wall say what it has cost; target_n seeds have reached it. select: "validation" takes
+        the best value from the round that was best on the validation samples.
         """
         groups, labels, metric, by = lines_of(self._now(), _warn, metric, select)
         tell_of_lacking(groups, metric, by, _warn)

@@ -181,7 +181,7 @@ def _is_many(value):
 
 
 def _texts(keys, section=""):
-    """[(key, text)] of a dictionary, flat or of sections; None leaves a key as it is. ConfigError for a key in both forms."""
+    """[(key, text)] of a dictionary, flat or of sections; None leaves a key as it is. ConfigError for a key in both."""
     texts = []
     for key, value in keys.items():
         name = f"{section}{key}"

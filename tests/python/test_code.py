@@ -154,7 +154,8 @@ class Digest(InFolder):
         self.assertEqual(of(base.replace('"words"', '"other words"')), whole)
         for old, new in (("[1.0]", "[2.0]"), ('{"a": 1}', '{"a": 2}'), ("arange(3.0)", "arange(4.0)"), ("Settings()\n", "Settings(.2)\n"),
                          ("Step(1)", "Step(2)"), ("x * self.size", "x - self.size"), ("x + 1}", "x + 2}"), ("y ** 2", "y ** 3"),
-                         ("self[-1]", "self[0]"), ("[1.5]", "[2.5]"), ("width = 4", "width = 5"), ("LOW = 2", "LOW = 3"),
+                         ("self[-1]", "self[0]"), ("[1.5]", "[2.5]"), ("width = 4", "width = 5"),
+                         ("LOW = 2", "LOW = 3"),
                          ("slice(0, 3)", "slice(0, 4)"), ('"f4"', '"f8"'), ("200 + ", "201 + "), ("2 * y", "3 * y"),
                          ("x / 2", "x / 4"), ("x - 1)", "x - 2)")):
             with self.subTest(new):
@@ -165,7 +166,7 @@ class Digest(InFolder):
     def test_types_of_torch(self):
         def of(kind):
             space = {"__name__": "a_method"}
-            exec(f"import torch\nKIND = torch.{kind}\nclass Mine:\n    def round(self, x):\n        return x.to(KIND)\n", space)
+            exec(f"import torch\nKIND = torch.{kind}\nclass Mine:\n    def round(self, x): return x.to(KIND)\n", space)
             return digest(space["Mine"])
         self.assertEqual(of("float32"), of("float32"))
         self.assertNotEqual(of("float32"), of("float64"))

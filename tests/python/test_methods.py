@@ -378,7 +378,8 @@ class LeftOut(InFolder):
             fedavg.FedAvg.visit_state(method, state)
             method.kept.count = state.integer("kept", method.kept.count)
 
-        said = self.warned({"initialise": initialise, "round": round, "visit_state": visit_state, "__slots__": ("own",)})
+        said = self.warned({"initialise": initialise, "round": round, "visit_state": visit_state,
+                            "__slots__": ("own",)})
         self.assertEqual(len(said), 1, said)
         self.assertRegex(said[0], "have changed own, slots, window, which visit_state.. does not read")
 

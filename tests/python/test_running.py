@@ -49,7 +49,7 @@ class Run(InFolder):
         twice = {"train.lr": 0.5, "train": {"lr": 0.25}}
         for call in (lambda: quietly(twice), lambda: quietly(TINY, **twice), lambda: fedhpc.plan(twice),
                      lambda: fedhpc.resume("run.h5", **twice)):
-            with self.assertRaisesRegex(fedhpc.ConfigError, "'train.lr' is given twice, as '0.5' and as '0.25'; keep one"):
+            with self.assertRaisesRegex(fedhpc.ConfigError, "'train.lr' is given twice, as '0.5' and as '0.25'; keep"):
                 call()
 
     def test_values_of_python_are_texts(self):

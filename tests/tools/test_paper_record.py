@@ -362,7 +362,8 @@ class WrittenRecords(ReproduceCase):
                       f"{good.bits[1]} {program}\n", done.stdout)
         self.assertIn("of no selected row the bits are recorded", self.call("--again", "--only", "slow").stderr)
         # Bits of a configuration that the row had before are none of its.
-        paper_record.write(kept, [good, dataclasses.replace(good, config="good.ini train.lr=7", bits=("0123456789ab",) * 2)])
+        before = dataclasses.replace(good, config="good.ini train.lr=7", bits=("0123456789ab",) * 2)
+        paper_record.write(kept, [good, before])
         done = self.call("--again")
         self.assertEqual((done.returncode, "0123456789ab" in done.stdout), (0, False), done.stdout)
 

@@ -171,7 +171,8 @@ class SlurmArray(ReproduceCase):
         for arguments, message in (("--submit", "goes with --slurm"),
                                    ("--only good --status", "--status is of all rows"),
                                    ("--only good --stop", "--stop is of all rows"),
-                                   ("--slurm --budget 5", "tasks of SLURM have --slurm-minutes"), ("--slurm --slurm-tasks 0", "at least 1"),
+                                   ("--slurm --budget 5", "tasks of SLURM have --slurm-minutes"),
+                                   ("--slurm --slurm-tasks 0", "at least 1"),
                                    ("--slurm --submit --slurm-options=--partition=refuse-me", "Invalid partition")):
             done = self.call(*arguments.split())
             self.assertEqual((done.returncode, done.stdout), (2, ""))

@@ -550,7 +550,8 @@ class Running(Case):
             for option, value in (("--at-once", "2"), ("--gpus", "1"), ("--time", "90"), ("--sbatch", "--qos=long")):
                 self.assertIn(f"{option} is for jobs of a cluster; leave it out",
                               self.tool("sweep", "sweep.ini", where, f"{option}={value}", code=2))
-        self.assertIn("--local 1 --ranks 0: 1 x 0 ranks", self.tool("sweep", "sweep.ini", "--local", "--ranks", "0", code=2))
+        self.assertIn("--local 1 --ranks 0: 1 x 0 ranks",
+                      self.tool("sweep", "sweep.ini", "--local", "--ranks", "0", code=2))
         self.assertIn("no such folder; nothing of this sweep has run",
                       self.tool("sweep", "sweep.ini", "--report", code=2))
 

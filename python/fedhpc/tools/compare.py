@@ -226,7 +226,7 @@ def main(arguments):
     parser.add_argument("second", metavar="B.h5", type=Path, help="another one")
     parser.add_argument("--tolerance", type=tolerance_of, default=0.0, metavar="T",
                         help="relative difference that counts as none [0: every bit counts]")
-    parser.add_argument("--clients", action="store_true", help="compare the accuracies of each client, or its rmse, as well")
+    parser.add_argument("--clients", action="store_true", help="compare the accuracy or rmse of each client as well")
     options = parser.parse_args(arguments)
     paths = (options.first, options.second)
     try:

@@ -20,8 +20,8 @@ def cell(work, row):
 
 
 def of_series(work, row, runs):
-    """The comparison with the whole runs of the same seeds, over the rounds after which both were evaluated; "" without,
-    and where a seed has no figure in them (see paper_table.row_result)."""
+    """The comparison with the whole runs of the same seeds, over the rounds after which both were evaluated; ""
+    without, and where a seed has no figure in them (see paper_table.row_result)."""
     pairs = [shared(run, whole, row.metric) for seed, run in runs.items()
              if (whole := whole_run(work, row, seed, len(run.rounds)))]
     figures = [[run.pick(row.metric, row.pick) * row.scale for run in pair] for pair in pairs]
@@ -35,7 +35,7 @@ def of_series(work, row, runs):
 
 
 def shared(run, whole, metric):
-    """Two runs, each with the rounds alone after which both were evaluated: the last of a shortened one is of its own."""
+    """Two runs, each with the rounds alone after which both were evaluated: a shortened one's last is its own."""
     rounds = run.evaluated(metric).index.intersection(whole.evaluated(metric).index)
     return replace(run, rounds=run.rounds.loc[rounds]), replace(whole, rounds=whole.rounds.loc[rounds])
 

@@ -172,8 +172,8 @@ def of_one_paper(options, arguments):
 
 
 def run_again(options, rows, selected, arguments):
-    """Runs those selected rows anew whose bits are recorded of their present configuration, and compares these; 1 if a run
-    has others or none."""
+    """Runs those selected rows anew whose bits are recorded of their present configuration, and compares these; 1 if
+    a run has others or none."""
     recorded = {(record.row, record.rounds, seed): (name, record.version)
                 for record in paper_record.read(ROOT / "results" / "papers" / f"{options.paper}.csv")
                 if any(record.row == row.run_name and record.is_of(row) for row in rows)

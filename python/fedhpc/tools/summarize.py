@@ -14,7 +14,8 @@ order in which they stand. --columns picks columns, and their order, by their he
 those of the text, for mean and deviation, and by configuration for all settings. In LaTeX the best line of best, last
 and cost to target is bold, or several that read the same; lines whose runs are not all complete do not compete, nor
 those of which a smaller share of the seeds has come to the target. Where no column is the status, lines that are
-not complete are named on standard error, as are runs that a mean is without. Bytes up and down are those of all links and rounds.
+not complete are named on standard error, as are runs that a mean is without. Bytes up and down are
+those of all links and rounds.
 
 --scaling: seconds of a round (the median over rounds but the first, evaluation included) against ranks.
 Strong: the same configuration on other numbers of ranks; weak: data.clients (and topology.edges) grow with the

@@ -90,7 +90,7 @@ def parse_arguments(arguments):
         parser.error(f"--local {options.local}: must be at least 1")
     of_jobs = [name for name in OF_JOBS if getattr(options, name) != parser.get_default(name)]
     if of_jobs and (options.local or options.report):
-        parser.error(f"--{of_jobs[0].replace('_', '-')} is for jobs of a cluster; leave it out, or --local and --report")
+        parser.error(f"--{of_jobs[0].replace('_', '-')} is for jobs of a cluster; leave it out here")
     if options.at_once is not None and options.at_once < 1:
         parser.error(f"--at-once {options.at_once}: must be at least 1")
     return options
