@@ -25,6 +25,8 @@ NOT_CODE = {"__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", 
             "__dataclass_fields__", "__dataclass_params__", "_abc_impl", "__abstractmethods__"}
 READ, STORED = {"LOAD_GLOBAL", "LOAD_NAME"}, {"STORE_GLOBAL"}
 BEHIND = {"LOAD_ATTR", "LOAD_METHOD"}
+PLAIN = (Number, str, bytes, np.generic, np.dtype, range, slice)  # said whole by their repr
+OF_TORCH = {"dtype", "device"}  # the same, where a method has imported it
 
 _begun = []  # (class, its constants) of the run that goes on
 _changed = {}  # (module, name of a class) -> {checksum of a constant as a run has left it: the constant as it counts}
@@ -163,22 +165,26 @@ class _Walk:
 
     def text(self, value, name="part"):
         """A value as text, the same in every process; None of what is neither plain nor of an own class."""
+        own = type(value).__module__ != "builtins" and self.own(type(value).__module__)
+        if own:
+            self.add_once(name, type(value))
         if isinstance(value, enum.Enum):
             return str(value)
-        if value is None or isinstance(value, (Number, str, bytes, np.generic, range)):
+        if isinstance(value, re.Pattern):
+            return repr((value.pattern, value.flags))
+        kind = type(value)
+        if value is None or isinstance(value, PLAIN) or kind.__module__ == "torch" and kind.__name__ in OF_TORCH:
             return repr(value)
         of_array = _text_of_array(value)
         if of_array is not None:
             return of_array
+        held = f" {self.text_of_object(value)}" if own and attributes_of(value) else ""  # of a list as well
         if isinstance(value, (dict, types.MappingProxyType)):
-            return _joined([f"{self.part(key)}={self.part(one)}" for key, one in value.items()])
+            return _joined([f"{self.part(key)}={self.part(one)}" for key, one in value.items()]) + held
         if isinstance(value, (set, frozenset)):
-            return _joined(sorted(str(self.part(one)) for one in sorted(value, key=_name_of_kind)))
+            return _joined(sorted(str(self.part(one)) for one in sorted(value, key=_name_of_kind))) + held
         if isinstance(value, (tuple, list)):
-            return _joined([str(self.part(one)) for one in value])
-        own = type(value).__module__ != "builtins" and self.own(type(value).__module__)
-        if own:
-            self.add_once(name, type(value))
+            return _joined([str(self.part(one)) for one in value]) + held
         if own or dataclasses.is_dataclass(value) or isinstance(value, (types.SimpleNamespace, argparse.Namespace)):
             return self.text_of_object(value)
         if isinstance(value, Mapping):
@@ -188,7 +194,7 @@ class _Walk:
     def text_of_object(self, value):
         if id(value) not in self.texts:
             self.texts[id(value)] = "..."  # where it holds itself
-            self.texts[id(value)] = self.text(_attributes(value))
+            self.texts[id(value)] = self.text(attributes_of(value))
         return self.texts[id(value)]
 
     def part(self, value):
@@ -243,7 +249,7 @@ def _parts(value):
         return [value.func]
     if isinstance(value, np.vectorize):
         return [value.pyfunc]
-    if isinstance(value, functools.partial):
+    if isinstance(value, (functools.partial, functools.partialmethod)):
         return [value.func, value.args, value.keywords]
     if hasattr(value, "__wrapped__"):  # functools.cache
         return [value.__wrapped__]
@@ -260,7 +266,7 @@ def _holds_code(value):
     return any(callable(one) or _holds_code(one) for one in _members(value))
 
 
-def _attributes(value):
+def attributes_of(value):
     """{name: value}, of slots too."""
     slots = [name for base in type(value).__mro__ for name, one in vars(base).items()
              if isinstance(one, types.MemberDescriptorType)]

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ._data_values import LARGEST_WHOLE, as_array, is_labels, labels_of, places_of, samples_of, targets_of
+from ._data_values import (
+    LARGEST_WHOLE, are_words, as_array, ids_of, is_labels, labels_of, places_of, samples_of, targets_of,
+)
 from ._written import require_room, writing, written_whole
 from .errors import ConfigError, DataError
 
@@ -151,24 +153,13 @@ class Writer:
         merged = next((one for one in ids if isinstance(one, float) and abs(one) >= exact), None)
         if merged is not None:
             raise DataError(f"clients holds the float {merged!r}, beyond which ids merge; give whole numbers or words")
-        self._require_one_kind(ids)
+        if any(isinstance(one, (str, bytes)) and not one for one in ids):
+            raise DataError("clients holds an empty word; give every sample the id of its client")
+        self.words = are_words(ids, "clients", self.words)
         try:
             return np.array([self.of_client.setdefault(one, len(self.of_client)) for one in ids], np.int64)
         except TypeError as error:
             raise DataError(f"clients holds what cannot name one ({error}); give an id for each sample") from error
-
-    def _require_one_kind(self, ids):
-        """The client 3 is another one than the client "3"."""
-        for one in ids:
-            are_words = isinstance(one, (str, bytes))
-            if are_words and not one:
-                raise DataError("clients holds an empty word; give every sample the id of its client")
-            if self.words is None:
-                self.words = (are_words, one)
-            if are_words != self.words[0]:
-                number, word = (self.words[1], one) if are_words else (one, self.words[1])
-                raise DataError(f"ids of clients are numbers ({number!r}) and words ({word!r}), which name different "
-                                "clients; give one kind, in test_clients too")
 
     def has_labels(self):
         """Whether what samples were given with are labels, and no targets."""
@@ -307,7 +298,11 @@ def _edges_of(edges, ids):
         if missing is not None:
             raise DataError(f"edges has no edge of client {missing!r}; give every client one")
         edges = [edges[one] for one in ids]
-    edges = as_array(edges, "edges")
+    edges = ids_of(edges, "edges")
     if edges.shape != (len(ids),):
         raise DataError(f"edges has shape {edges.shape}, expected ({len(ids)},), one for each client in sorted order")
+    unknown = next((client for client, one in zip(ids, edges.tolist()) if one is None or one != one), None)
+    if unknown is not None:
+        raise DataError(f"edges holds no edge of client {unknown!r}; give every client one")
+    are_words(edges.tolist(), "edges")
     return edges

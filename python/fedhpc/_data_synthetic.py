@@ -5,11 +5,12 @@ import random
 import numpy as np
 
 from ._data_file import OneClient, Writer
-from ._data_values import is_count
+from ._numbers import is_count
 from .errors import ConfigError
 
 # What the published programs have unless told otherwise.
-RULES = {"fedprox": {"clients": 30, "classes": 10, "train_fraction": 0.9, "seed": 0, "split_seed": 0},
+RULES = {"fedprox": {"clients": 30, "classes": 10, "train_fraction": 0.9, "seed": 0, "split_seed": 0,
+                     "alpha": 1.0, "beta": 1.0},
          "leaf": {"clients": 1000, "classes": 5, "train_fraction": 0.6, "seed": 931231, "split_seed": 0}}
 
 
@@ -65,6 +66,8 @@ def _tested(rule, count, fraction, shuffles):
 def write_synthetic(path, rule, given):
     if rule not in RULES:
         raise ConfigError(f"rule cannot be {rule!r}; allowed: {', '.join(map(repr, RULES))}")
+    if idle := [name for name, value in given.items() if value is not None and name not in (*RULES[rule], "features")]:
+        raise ConfigError(f"{idle[0]} is none of rule {rule!r}; leave it out")
     options = {**RULES[rule], **{name: value for name, value in given.items() if value is not None}}
     sizes = (options["clients"], options["classes"], options["features"])
     for name, value, least in zip(("clients", "classes", "features"), sizes, (1, 2, 1)):

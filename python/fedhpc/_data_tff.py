@@ -9,7 +9,8 @@ import numpy as np
 
 from ._data_file import OneClient, Writer
 from ._data_text import CHARACTERS, SPECIAL, WORD_PLACES, Words, character_sequences
-from ._data_values import id_of, is_count
+from ._data_values import id_of
+from ._numbers import is_count
 from ._written import sources_of
 from .errors import ConfigError, DataError
 

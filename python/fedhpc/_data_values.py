@@ -1,7 +1,5 @@
 """Samples, labels and targets as arrays that the engine reads."""
 
-from numbers import Integral
-
 import numpy as np
 
 from .errors import DataError
@@ -21,15 +19,22 @@ def as_array(values, name):
     return array
 
 
-def ids_of(values):
-    """Ids of clients as an array: words beside numbers stay what they are, where numpy makes words of all."""
-    array = as_array(values, "clients")
+def ids_of(values, name="clients"):
+    """Ids as an array: words beside numbers stay what they are, where numpy makes words of all."""
+    array = as_array(values, name)
     return np.array(values, object) if array.dtype.kind in "US" and isinstance(values, (list, tuple)) else array
 
 
-def is_count(value, least=1):
-    """Whether it is a whole number, of Python or of numpy, of at least `least`."""
-    return isinstance(value, Integral) and not isinstance(value, bool) and value >= least
+def are_words(ids, name, first=None):
+    """(whether ids are words, one of them), `first` those of earlier ones; the id 3 is another one than the id "3"."""
+    for one in ids:
+        kind = isinstance(one, (str, bytes))
+        first = first or (kind, one)
+        if kind != first[0]:
+            number, word = (first[1], one) if kind else (one, first[1])
+            raise DataError(f"ids of {name} are numbers ({number!r}) and words ({word!r}), which name different "
+                            f"{name}; give one kind" + (", in test_clients too" if name == "clients" else ""))
+    return first
 
 
 def id_of(name):

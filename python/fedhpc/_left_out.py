@@ -10,8 +10,9 @@ from numbers import Number
 import numpy as np
 
 from . import _core
+from ._code import attributes_of
 
-DEPTH = 3  # of lists in lists
+DEPTH = 4  # of lists in lists; as many has the state of an optimizer of torch
 CONTAINERS = (dict, list, tuple, set, frozenset, deque)  # may be filled in place, one by one
 TAKEN_BACK = (*CONTAINERS, _core.Optimizer)  # state.optimizer() sets what it is given
 
@@ -90,7 +91,7 @@ def _touched_of(method, base):
 
 def _marks(method, but):
     """{attribute: what differs where its value does} of those that may be state."""
-    marks = {one: _mark(value) for one, value in vars(method).items() if one not in but}
+    marks = {one: _mark(value) for one, value in attributes_of(method).items() if one not in but}
     return {one: mark for one, mark in marks.items() if mark is not None}
 
 
@@ -105,10 +106,10 @@ class _Kept:
 
 
 def _attributes(value):
-    """The attributes of an object, such as a helper of the method; None of classes, functions and methods."""
+    """The attributes of an object, such as a helper of the method; none of classes, functions and methods."""
     if isinstance(value, type) or type(value).__module__ == "builtins" or hasattr(value, "visit_state"):
-        return None
-    return getattr(value, "__dict__", None)
+        return {}
+    return attributes_of(value)
 
 
 def _mark(value, depth=DEPTH):
@@ -122,21 +123,25 @@ def _mark(value, depth=DEPTH):
             value = value.rows
         if isinstance(value, _core.UpdateMap):
             value = value.frozen
+        if hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):  # of torch, modules in modules as well
+            value = value.state_dict()
         if hasattr(value, "__array__") and not isinstance(value, type):
-            array = np.asarray(value)
+            array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
             return None if array.dtype.hasobject else (str(array.dtype), array.shape,
                                                        zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data))
-        if isinstance(value, np.random.Generator):
-            return repr(value.bit_generator.state)
-        if isinstance(value, np.random.RandomState):
-            return repr(value.get_state())
+        if isinstance(value, (np.random.Generator, np.random.BitGenerator)):
+            return repr(getattr(value, "bit_generator", value).state)
+        of_torch = type(value).__module__ == "torch._C" and hasattr(value, "get_state")
+        if of_torch or isinstance(value, np.random.RandomState):
+            return _mark(value.get_state())
         if isinstance(value, random.Random):
             return repr(value.getstate())
-        value = _attributes(value) or value
-        if isinstance(value, dict):
-            value = [*value, *value.values()]
-        if isinstance(value, (list, tuple, set, frozenset, deque)) and depth > 0:
-            return [_mark(one, depth - 1) for one in value]
+        held = _attributes(value)
+        parts = [*held, *held.values()]  # of a list with attributes both
+        if isinstance(value, CONTAINERS):
+            parts += [*value, *value.values()] if isinstance(value, dict) else value
+        if (held or isinstance(value, CONTAINERS)) and depth > 0:
+            return [_mark(one, depth - 1) for one in parts]
     except Exception:  # rows that are over, arrays of others
         pass
     return None

@@ -76,7 +76,7 @@ def write_dataset(path, x, y=None, *, labels=None, clients=None, test=None, test
     test_labels, test_clients: as labels and clients, of the test samples.
     edges: the edge of each client, a dict {client: edge} or [clients] in sorted order of clients; needs test.
     classes: names of the classes 0 to K - 1; Hugging Face's and torchvision's are taken from the data set.
-    columns: (column of samples, column of labels) of a Hugging Face data set, where they cannot be guessed.
+    columns: (column of samples, column of labels) of a Hugging Face data set, where they cannot be guessed; no other.
     channels: "first", "last" or "auto": where images have their channels; "auto" looks for a length of 1, 3 or 4.
 
     Raises ConfigError for arguments that do not go together, DataError for samples that the engine cannot use. Then
@@ -94,6 +94,8 @@ def write_dataset(path, x, y=None, *, labels=None, clients=None, test=None, test
         raise ConfigError(f"classes cannot be {classes!r}; give a list of names, one for each class, or leave it out: "
                           "the largest label says how many there are")
     _check_labels(labels, test, test_labels, federated)
+    if columns is not None and not (federated or is_table(x) or is_table(test)):
+        raise ConfigError(f"columns={columns!r} names columns, and these samples have none; leave it out")
     with Writer(path, channels, sources=sources_of((x, y, labels, test))) as file:
         if federated:
             source = _append_partitions(file, x, columns)
@@ -247,7 +249,7 @@ def from_leaf(path, train, test=None, *, kind="auto", classes=None):
     return keys(path)
 
 
-def synthetic(path, rule, *, clients=None, classes=None, features=60, alpha=1.0, beta=1.0, train_fraction=None,
+def synthetic(path, rule, *, clients=None, classes=None, features=60, alpha=None, beta=None, train_fraction=None,
               seed=None, split_seed=None):
     """Writes a synthetic data set in its published law, client by client; returns the keys as write_dataset does.
 
@@ -255,12 +257,12 @@ def synthetic(path, rule, *, clients=None, classes=None, features=60, alpha=1.0,
         floor(exp(4 + 2 N(0, 1))) + 50 samples of a client: data.name=synthetic with numbers of samples as published.
         "leaf", LEAF's (Caldas et al. 2018, appendix), with 1000 clients, 5 classes and
         min(floor(exp(3 + 2 N(0, 1))) + 5, 1000) samples: y = argmax(W x + N(0, 0.1)), W = Q u_k, u_k ~ N(mu, 0.1).
-    alpha, beta: of "fedprox", deviations of the clients' models and means.
+    alpha, beta: of "fedprox" alone, deviations of the clients' models and means [1, 1].
     train_fraction: share of its samples that a client trains on; as published, 0.9 and 0.6.
     seed, split_seed: of numpy's legacy generator, in the order of the published programs, and of Python's for the
         split. As published: 931231 of "leaf"; else 0.
 
-    Raises ConfigError for other rules.
+    Raises ConfigError for other rules, and for what is none of the rule.
     """
     _data_synthetic.write_synthetic(Path(path), rule, {
         "clients": clients, "classes": classes, "features": features, "alpha": alpha, "beta": beta,

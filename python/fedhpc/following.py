@@ -18,6 +18,9 @@ class Followers:
     def __init__(self, on_round, progress):
         if on_round is not None and not callable(on_round):
             raise ConfigError(f"on_round cannot be {on_round!r}; give a function of one dictionary")
+        if isinstance(progress, str):  # "none" would be true
+            raise ConfigError(f"progress cannot be {progress!r}; give True, False or None (the program's own lines are "
+                              "the key run.progress)")
         self._on_round = on_round
         self._stop = False
         self._raised = None

@@ -7,7 +7,6 @@
 
 import contextlib
 import glob
-import operator
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,13 +15,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ._numbers import whole_number
 from .tools.client_data import load_clients, load_last, load_samples
 from .tools.follower import Follower
 from .tools.labels import names_of_seeds
 from .tools.model_data import load_model
 from .tools.panels import WHOSE
 from .tools.results import ENDED, ResultError, load_all
-from .tools.summarize import ends_of, lines_of, samples_of, seeds_text, status_text, target_of
+from .tools.summarize import ends_of, lines_of, samples_of, seeds_text, status_text, target_of, tell_of_lacking
 
 
 class Results:
@@ -216,10 +216,11 @@ class Results:
 
 
 def _number_of(client):
-    """A client as a whole number, also of numpy; TypeError for anything else."""
-    if isinstance(client, bool) or not hasattr(client, "__index__"):
+    """A client as an int; TypeError for what is no whole number."""
+    number = whole_number(client)
+    if number is None:
         raise TypeError(f"a client is a whole number, and not {client!r}")
-    return operator.index(client)
+    return number
 
 
 def _is_same(before, now):
@@ -287,12 +288,13 @@ class Runs(Sequence):
 
         seeds (as in `rounds`), n (how many of them), status, rounds (most) and rounds_least of its runs; NAME_mean and
         NAME_std (sample standard deviation over the seeds) of the best and last value of `metric` [the accuracy that
-        most runs have] and of bytes_up and bytes_down, all rounds and links together. target: value, 0.9 or "90%", for
-        which target_rounds, target_bytes, target_seconds (simulated) and target_wall say what it has cost; target_n
-        seeds have reached it. select: "validation" takes the best value from the round that was best on the validation
-        samples.
+        most runs have], over the seeds that have one (a warning names the others), and of bytes_up and bytes_down, all
+        rounds and links together. target: value, 0.9 or "90%", for which target_rounds, target_bytes, target_seconds
+        (simulated) and target_wall say what it has cost; target_n seeds have reached it. select: "validation" takes
+        the best value from the round that was best on the validation samples.
         """
         groups, labels, metric, by = lines_of(self._now(), _warn, metric, select)
+        tell_of_lacking(groups, metric, by, _warn)
         if isinstance(target, str):
             target = target_of(target)
         samples = samples_of(groups, metric, target, by)
@@ -344,6 +346,9 @@ def _figure(runs, metrics, against, panels, ax, seeds="each"):
 
     if seeds not in ("each", "band"):
         raise ValueError(f"seeds is {seeds!r}; give 'each' or 'band'")
+    if metrics and panels:
+        raise ValueError(f"panels stand in the place of series: leave out {panels!r} or {', '.join(metrics)}")
+    panels = [panels] if isinstance(panels, str) else panels
     figure = ax.figure if ax is not None else plt.figure(layout="constrained")
     try:
         fill(figure, runs, _warn, list(metrics) or None, against, panels=panels, seeds=seeds, axes=ax)

@@ -3,7 +3,6 @@
 import atexit
 import hashlib
 import importlib.util
-import operator
 import os
 import shlex
 import signal
@@ -14,6 +13,7 @@ import warnings
 import cloudpickle
 
 from . import _core
+from ._numbers import is_count
 from .errors import ConfigError, Interrupted
 from .following import Followers
 
@@ -156,11 +156,13 @@ def load_plugin(path):
 
 def _text(key, value):
     """A value as it stands in a configuration."""
+    if _is_many(value) and any(map(_is_many, value)):
+        raise ConfigError(f"key '{key}' cannot be {value!r}, a list of lists; give one list of numbers or texts")
     if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
         return "true" if value else "false"
     if isinstance(value, (set, frozenset)):  # on all ranks in the same order
         return ",".join(sorted(_text(key, one) for one in value))
-    if isinstance(value, tuple) or type(value) is type([]):
+    if _is_many(value):
         return ",".join(_text(key, one) for one in value)
     if isinstance(value, os.PathLike):
         return os.fspath(value)
@@ -174,8 +176,12 @@ def _text(key, value):
                       "give a number, a text, True or False, or a list of them")
 
 
+def _is_many(value):
+    return isinstance(value, (tuple, set, frozenset, type([])))  # fedhpc.list has the name of Python's
+
+
 def _texts(keys, section=""):
-    """[(key, text)] of a dictionary, flat or of sections; None leaves a key as it is."""
+    """[(key, text)] of a dictionary, flat or of sections; None leaves a key as it is. ConfigError for a key in both."""
     texts = []
     for key, value in keys.items():
         name = f"{section}{key}"
@@ -183,6 +189,10 @@ def _texts(keys, section=""):
             texts += _texts(value, f"{name}.")
         elif value is not None:
             texts.append((name, _text(name, value)))
+    known = {}
+    for name, text in texts:
+        if known.setdefault(name, text) != text:
+            raise ConfigError(f"key '{name}' is given twice, as '{known[name]}' and as '{text}'; keep one")
     return texts
 
 
@@ -209,11 +219,7 @@ def _elsewhere(ranks):
     """Whether a run goes to ranks of its own."""
     if ranks is None:
         return False
-    try:
-        whole = not isinstance(ranks, bool) and operator.index(ranks) > 0
-    except TypeError:
-        whole = False
-    if not whole:
+    if not is_count(ranks):
         raise ConfigError(f"ranks cannot be {ranks!r}; give a whole number from 1 on")
     launched = _launched()
     if launched == 1:

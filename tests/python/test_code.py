@@ -1,6 +1,7 @@
 """The checksum of a method's code: in result files, at a resume, between ranks."""
 
 import functools
+import importlib.util
 import subprocess
 import sys
 import textwrap
@@ -96,7 +97,7 @@ class Digest(InFolder):
     def test_what_a_method_finds_by_a_name(self):
         """Pairs of modules that differ in one place."""
         base = textwrap.dedent("""
-            import dataclasses, enum, functools
+            import dataclasses, enum, functools, re
             import numpy as np
 
             @dataclasses.dataclass(frozen=True)
@@ -115,6 +116,16 @@ class Digest(InFolder):
 
             LIST, TABLE, ARRAY, OBJECT = [1.0], {"a": 1}, np.arange(3.0), Settings()
             STEP, RULES = Step(1), {"up": lambda x: x + 1}
+
+            class Window(list):
+                def last(self): return self[-1]
+
+            class Level(enum.Enum):
+                LOW = 2
+
+            PART, KIND, WORDS = slice(0, 3), np.dtype("f4"), re.compile("a+" * 200 + "c")
+            WINDOW, LEVEL = Window([1.5]), Level.LOW
+            WINDOW.width = 4
             VECTOR = np.vectorize(lambda x: x - 1)
 
             def nested(x):
@@ -127,7 +138,9 @@ class Digest(InFolder):
                 rules = (lambda x: x / 2,)
                 def round(self, x, by=lambda y: y ** 2):
                     Slots()
-                    return (LIST, TABLE, ARRAY, OBJECT.mu, STEP(x), RULES["up"], by, Kind.A, VECTOR, nested(x))
+                    return (LIST, TABLE, ARRAY, OBJECT.mu, STEP(x), RULES["up"], by, Kind.A, VECTOR, nested(x),
+                            WINDOW.last(), LEVEL.value, PART, KIND, WORDS, self.twice())
+                twice = functools.partialmethod(round, by=lambda y: 2 * y)
             """)
 
         def of(text):
@@ -141,10 +154,22 @@ class Digest(InFolder):
         self.assertEqual(of(base.replace('"words"', '"other words"')), whole)
         for old, new in (("[1.0]", "[2.0]"), ('{"a": 1}', '{"a": 2}'), ("arange(3.0)", "arange(4.0)"), ("Settings()\n", "Settings(.2)\n"),
                          ("Step(1)", "Step(2)"), ("x * self.size", "x - self.size"), ("x + 1}", "x + 2}"), ("y ** 2", "y ** 3"),
+                         ("self[-1]", "self[0]"), ("[1.5]", "[2.5]"), ("width = 4", "width = 5"),
+                         ("LOW = 2", "LOW = 3"),
+                         ("slice(0, 3)", "slice(0, 4)"), ('"f4"', '"f8"'), ("200 + ", "201 + "), ("2 * y", "3 * y"),
                          ("x / 2", "x / 4"), ("x - 1)", "x - 2)")):
             with self.subTest(new):
                 self.assertIn(old, base)
                 self.assertNotEqual(of(base.replace(old, new)), whole)
+
+    @unittest.skipIf(importlib.util.find_spec("torch") is None, "this Python has no torch")
+    def test_types_of_torch(self):
+        def of(kind):
+            space = {"__name__": "a_method"}
+            exec(f"import torch\nKIND = torch.{kind}\nclass Mine:\n    def round(self, x): return x.to(KIND)\n", space)
+            return digest(space["Mine"])
+        self.assertEqual(of("float32"), of("float32"))
+        self.assertNotEqual(of("float32"), of("float64"))
 
     def test_imports_inside_of_a_function_and_of_parts(self):
         Path("parts").mkdir()

@@ -249,6 +249,7 @@ class Refusals(Folder):
             self.refused(DataError, r"^ids of clients are numbers \([01]\) and words \('[01]'\), .* in test_clients too$",
                          x, y, clients=one, test=(x[:2], [0, 1]), test_clients=np.array(other))
         self.refused(ConfigError, "names a column", x, y, clients="hospital")
+        self.refused(ConfigError, "names columns, and these samples have none", x, y, columns=("image", "label"))
         self.refused(DataError, "mask", x, y, test=[True, False])
         self.refused(DataError, "mask", x, y, test=np.zeros(9, bool))
         self.refused(DataError, "no samples to test on", x, y, test=np.zeros(6, bool))
@@ -262,6 +263,11 @@ class Refusals(Folder):
         self.refused(ConfigError, "edges needs test", x, y, clients=y, edges=[0, 1])
         self.refused(DataError, "edges has shape", x, y, clients=y, test=(x, y), edges=[0])
         self.refused(DataError, "no edge of client 1", x, y, clients=y, test=(x, y), edges={0: 0})
+        for edges in ([0, "0"], {0: "0", 1: 0}, np.array([0, "0"], object)):
+            self.refused(DataError, r"ids of edges are numbers \(0\) and words \('0'\), which name different edges",
+                         x, y, clients=y, test=(x, y), edges=edges)
+        for nothing in (None, np.nan):
+            self.refused(DataError, "edges holds no edge of client 1", x, y, clients=y, test=(x, y), edges=[0, nothing])
 
     def test_nothing_is_left_of_an_error_and_the_old_file_stays(self):
         write_dataset(self.path, np.ones((6, 2)), [0, 1] * 3)

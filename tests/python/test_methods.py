@@ -2,6 +2,7 @@
 
 import copy
 import gc
+import importlib.util
 import json
 import operator
 import os
@@ -353,6 +354,61 @@ class LeftOut(InFolder):
             self.assertEqual(len(said), 1, said)
             self.assertRegex(said[0], "^method changed: rounds have changed count, model, which visit_state.. reads without "
                                       "taking back what the state gives")
+
+    def test_is_said_of_slots_and_of_lists_with_attributes(self):
+        class Slots:
+            __slots__ = ("count", "empty")
+
+        class Window(list):
+            width = 3
+
+        def initialise(method, setup):
+            fedavg.FedAvg.initialise(method, setup)
+            method.slots, method.window, method.kept = Slots(), Window(), Slots()
+            method.slots.count, method.window.width, method.kept.count, method.own = 0, 3, 0, 0
+
+        def round(method, round):
+            fedavg.FedAvg.round(method, round)
+            method.slots.count += 1
+            method.window.append(round.number)
+            method.kept.count += 1
+            method.own += 1
+
+        def visit_state(method, state):
+            fedavg.FedAvg.visit_state(method, state)
+            method.kept.count = state.integer("kept", method.kept.count)
+
+        said = self.warned({"initialise": initialise, "round": round, "visit_state": visit_state,
+                            "__slots__": ("own",)})
+        self.assertEqual(len(said), 1, said)
+        self.assertRegex(said[0], "have changed own, slots, window, which visit_state.. does not read")
+
+    @unittest.skipIf(importlib.util.find_spec("torch") is None, "this Python has no torch")
+    def test_is_said_of_what_torch_holds(self):
+        import torch
+
+        def initialise(method, setup):
+            fedavg.FedAvg.initialise(method, setup)
+            method.draws, method.weight = torch.Generator(), torch.zeros(3, requires_grad=True)
+            method.net = torch.nn.Sequential(torch.nn.Sequential(torch.nn.Linear(2, 2)))
+            method.still = torch.nn.Linear(2, 2)
+            method.adam = torch.optim.Adam([method.weight])
+            method.bits = np.random.PCG64(1)
+
+        def round(method, round):
+            fedavg.FedAvg.round(method, round)
+            torch.rand(1, generator=method.draws)
+            method.bits.random_raw()
+            method.still(torch.ones(1, 2)).sum().item()
+            method.weight.sum().backward()
+            method.adam.step()
+            method.adam.zero_grad()
+            with torch.no_grad():
+                method.net[0][0].weight += 1
+
+        said = self.warned({"initialise": initialise, "round": round})
+        self.assertEqual(len(said), 1, said)
+        self.assertRegex(said[0], "have changed adam, bits, draws, net, weight, which visit_state.. does not read")
 
     def carried(self, visits):
         """Verbs with state in an optimizer, in an object and in bools; `visits`: visit_state() visits them."""

@@ -332,6 +332,9 @@ class Synthetic(InFolder):
     def test_fedprox_in_the_order_of_its_program(self):
         found = synthetic("fedprox.h5", "fedprox", clients=4, alpha=0.5, beta=2, seed=3, split_seed=8)
         self.assertEqual((found["data.split"], classes_of("fedprox.h5")), ("client", 10))
+        synthetic("plain.h5", "fedprox", clients=2)
+        synthetic("same.h5", "fedprox", clients=2, alpha=1.0, beta=1.0)
+        np.testing.assert_array_equal(read("plain.h5", "x_train"), read("same.h5", "x_train"))
         np.random.seed(3)
         counts = np.random.lognormal(4, 2, 4).astype(int) + 50
         u, b = np.random.normal(0, 0.5, 4), np.random.normal(0, 2, 4)
@@ -379,7 +382,9 @@ class Synthetic(InFolder):
     def test_refused(self):
         for words, options in (("rule cannot be 'x'", {"rule": "x"}), ("clients cannot be 0", {"clients": 0}),
                                ("clients cannot be True", {"clients": True}), ("seed cannot be 1.5", {"seed": 1.5}),
-                               ("classes cannot be 1", {"classes": 1}), ("train_fraction", {"train_fraction": 1.0})):
+                               ("classes cannot be 1", {"classes": 1}), ("train_fraction", {"train_fraction": 1.0}),
+                               ("alpha is none of rule 'leaf'; leave it out", {"alpha": 1.0}),
+                               ("beta is none of rule 'leaf'", {"beta": 0})):
             with self.assertRaisesRegex(ConfigError, words):
                 synthetic("mine.h5", **{"rule": "leaf", **options})
         self.assertFalse(list(Path().glob("mine*")))

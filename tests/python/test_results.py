@@ -130,7 +130,8 @@ class OneRun(ResultsCase):
         run = fedhpc.Results(self.own)
         self.assertEqual(run.personal(np.int64(1))["fc1.bias"].tolist(), run.personal(1)["fc1.bias"].tolist())
         self.assertEqual(run.partition.train(np.int64(1)).tolist(), run.partition.train(1).tolist())
-        for client in (1.0, True, "1"):
+        self.assertEqual(run.partition.test(np.array(1)).tolist(), run.partition.test(1).tolist())
+        for client in (1.0, True, "1", np.array([0, 1])):
             for call in (run.personal, run.partition.train, run.partition.test):
                 with self.assertRaisesRegex(TypeError, "a client is a whole number, and not "):
                     call(client)
@@ -290,6 +291,9 @@ class Figures(ResultsCase):
         self.assertRegex(loss.get_xlabel(), "traffic of all links")
         self.assertEqual(loss.lines[0].get_ydata().tolist(), run.rounds["train_loss"].tolist())
         self.assertEqual(len(run.plot(panels=["clients"]).axes), 3)
+        self.assertEqual(len(run.plot(panels="clients").axes), 3)
+        with self.assertRaisesRegex(ValueError, r"leave out \['loss'\] or global_accuracy"):
+            run.plot("global_accuracy", panels=["loss"])
         self.assertEqual(plt.get_fignums(), [])  # none is shown twice, none is left open
         figure, (left, right) = plt.subplots(1, 2)
         self.addCleanup(plt.close, figure)

@@ -1,6 +1,7 @@
 """fedhpc.run, resume and plan: as the program, and with what Python adds."""
 
 import contextlib
+import functools
 import importlib
 import io
 import os
@@ -45,12 +46,19 @@ class Run(InFolder):
         self.assertEqual(results.config["train.lr"], "0.25")
         self.assertEqual(results.config["train.batch_size"], "10")
         self.assertEqual(Path(results.path).name, "run.h5")
+        twice = {"train.lr": 0.5, "train": {"lr": 0.25}}
+        for call in (lambda: quietly(twice), lambda: quietly(TINY, **twice), lambda: fedhpc.plan(twice),
+                     lambda: fedhpc.resume("run.h5", **twice)):
+            with self.assertRaisesRegex(fedhpc.ConfigError, "'train.lr' is given twice, as '0.5' and as '0.25'; keep"):
+                call()
 
     def test_values_of_python_are_texts(self):
         for value, text in ((True, "true"), (np.bool_(False), "false"), (3, "3"), (0.1, "0.1"), (1e-7, "1e-07"),
                             (2.0, "2"), (np.float64(0.5), "0.5"), (np.int32(4), "4"), ([3, 4], "3,4"),
                             (("init", "draws"), "init,draws"), (set("gfedcba"), "a,b,c,d,e,f,g"), (Path("a/b"), "a/b")):
             self.assertEqual(fedhpc.running._text("a.key", value), text)
+        with self.assertRaisesRegex(fedhpc.ConfigError, r"key 'a.key' cannot be \[\[1, 2\], \[3\]\], a list of lists"):
+            fedhpc.running._text("a.key", [[1, 2], [3]])
         with self.assertRaisesRegex(fedhpc.ConfigError, "key 'a.key' cannot be .* of type object"):
             fedhpc.running._text("a.key", object())
 
@@ -63,6 +71,9 @@ class Run(InFolder):
             quietly("no_such.ini")
         with self.assertRaisesRegex(fedhpc.ConfigError, "path of an INI file or a dictionary, not 3"):
             quietly(3)
+        for call in (fedhpc.run, functools.partial(fedhpc.resume, "run.h5")):
+            with self.assertRaisesRegex(fedhpc.ConfigError, "progress cannot be 'none'; give True, False or None"):
+                call(progress="none")
         for count in (0, -1, True, 1.5, "2", np.array([1, 2])):
             with self.assertRaisesRegex(fedhpc.ConfigError, "ranks cannot be "):
                 quietly(TINY, ranks=count)

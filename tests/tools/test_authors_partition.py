@@ -50,6 +50,10 @@ class AuthorsPartition(Folder):
         for program, *option in (("pfedme", "--clients", "0"), ("pflib", "--rule", "dir", "--share", "0"),
                                  ("pfl", "--rule", "iid", "--samples", "0"), ("pfedme", "--seed", "-1")):
             self.refused(f"{option[-2]} {option[-1]}", program, *option)
+        for program, rule, *option in (("fedmud", "iid", "--share", "0.1"), ("fedmud", "labeldir", "--ties", "scalar"),
+                                       ("pfl", "iid", "--share", "0.5"), ("pflib", "pat", "--share", "0.5"),
+                                       ("pflib", "dir", "--labels", "3")):
+            self.refused(f"{option[0]} says nothing of --rule {rule}; leave it out", program, "--rule", rule, *option)
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["mnist"])
 
     def test_labels_that_nobody_has_are_named(self):
@@ -111,8 +115,8 @@ class AuthorsPartition(Folder):
 
     def test_dirichlet_and_iid_use_every_sample_once(self):
         write_labels(self.folder, [s % 10 for s in range(600)], [0])
-        for rule in ("iid", "labeldir"):
-            found, _ = self.make("fedmud", "--rule", rule, "--share", "0.5", "--clients", "5")
+        for rule, *share in (("iid",), ("labeldir", "--share", "0.5")):
+            found, _ = self.make("fedmud", "--rule", rule, *share, "--clients", "5")
             self.assertEqual(sorted(chain(*found)), list(range(600)), rule)
             self.assertGreaterEqual(min(map(len, found)), 10)
             (self.folder / "parts.h5").unlink()

@@ -136,6 +136,11 @@ class Compare(Folder):
         self.assertEqual(self.compared(a, c)[0], 0)
         self.assertEqual([self.compared(a, other, "--clients")[0] for other in (b, c)], [0, 1])
         self.assertEqual(call(compare, a, self.run_with("d.h5"), "--clients")[0], 2)
+        for path in (a, b, c):  # of regressions
+            with h5py.File(path, "a") as file:
+                file.move("clients/accuracy", "clients/rmse")
+        self.assertEqual([self.compared(a, other, "--clients")[0] for other in (b, c)], [0, 1])
+        self.assertIn("rmse of clients: largest difference", self.compared(a, c, "--clients")[1])
 
     def test_a_run_that_goes_on_has_no_model_yet(self):
         path, _ = self.writer("live.h5", "round", "round")

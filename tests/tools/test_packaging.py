@@ -10,6 +10,10 @@ import types
 import unittest
 from pathlib import Path
 
+from tool_support import Folder, call
+
+from fedhpc.tools import docs_site
+
 PROJECT = Path(__file__).resolve().parents[2]
 SPACK = PROJECT / "packaging/spack/package.py"
 EASYBUILD = PROJECT / "packaging/easybuild"
@@ -19,6 +23,27 @@ VERSION = (PROJECT / "VERSION").read_text().split()[0]
 def options_of_cmake():
     text = "".join(path.read_text() for path in (PROJECT / "CMakeLists.txt", *(PROJECT / "cmake").glob("*.cmake")))
     return set(re.findall(r"(?:option|set)\((FEDHPC_[A-Z_]+) ", text))
+
+
+class Site(Folder):
+    """The folder of what the documentation site is made of."""
+
+    def test_removes_nothing_but_its_own(self):
+        site = self.folder / "site"
+        self.assertEqual(call(docs_site, site)[0], 0)
+        (site / "docs" / "gone.md").write_text("no page any more")
+        self.assertEqual(call(docs_site, site)[0], 0)
+        self.assertEqual(((site / "docs" / "gone.md").exists(), (site / "README.md").exists()), (False, True))
+        kept = self.folder / "other" / "mine.txt"
+        kept.parent.mkdir()
+        kept.write_text("mine")
+        (site / ".git").touch()
+        for folder in (kept.parent, site, self.folder):
+            code, _, error = call(docs_site, folder)
+            self.assertEqual((code, error), (2, f"docs_site: {folder} holds other files, which would be removed; "
+                                                "give a new folder\n"))
+        self.assertTrue(kept.exists())
+        self.assertTrue(all(map(docs_site.holds_other_files, (PROJECT, PROJECT.parent))))
 
 
 @unittest.skipUnless(shutil.which("cmake") and shutil.which("git"), "no cmake or no git")

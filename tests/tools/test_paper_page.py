@@ -1,5 +1,6 @@
 """Tests of the papers' pages: machine-made tables and figures, and that the repository's pages show its records."""
 
+import dataclasses
 import sys
 import tempfile
 import unittest
@@ -28,7 +29,7 @@ def record(name, ours=90.0, rounds=20, seeds=(1,), table="I", paper=88.0, metric
 
 def page(records, rows=(), text=PAGE):
     rows = list(rows)
-    return paper_page.page(text, "toy", records, rows, paper_page.comparisons(rows, records, 3))
+    return paper_page.page(text, "toy", records, paper_page.comparisons(rows, records, 3))
 
 
 class Comparisons(unittest.TestCase):
@@ -74,6 +75,8 @@ class Pages(unittest.TestCase):
         self.assertNotIn("| II |", once)  # nothing was run
         self.assertIn("![Accuracies of the paper and ours](../images/reproduction_toy.png)", once)
         self.assertIn("3 of 5 rows have a figure", once)
+        before = dataclasses.replace(records[0], config="a.ini train.lr=7")  # of what the row was before
+        self.assertIn("2 of 5 rows have a figure", page([before, *records[1:]], rows))
         self.assertIn("| I | c | global_accuracy | 90.00 ± 0.10 | 95.00 | +5.00 | 7 of 20 | 1 | 0.0.1 c0ffee | done |\n",
                       once)
         self.assertEqual(page(records, rows, once), once)
@@ -118,7 +121,7 @@ class Pages(unittest.TestCase):
             self.assertTrue(records, paper)
             groups[paper], hours[paper] = paper_page.comparisons(rows, records, 3), paper_record.total_hours(records)
             text = (folder / f"{paper}.md").read_text(encoding="utf-8")
-            self.assertEqual(paper_page.page(text, paper, records, rows, groups[paper]), text, f"{paper}: {writes}")
+            self.assertEqual(paper_page.page(text, paper, records, groups[paper]), text, f"{paper}: {writes}")
             self.assertEqual(paper_page.shown_by(ROOT / "docs" / "images" / f"reproduction_{paper}.png"),
                              paper_page.digest(groups[paper]), f"{paper}: {writes}")
             self.assertEqual(paper_record.merged(records, [], rows, 3), records)

@@ -361,6 +361,11 @@ class WrittenRecords(ReproduceCase):
         self.assertIn(f"good_seed1: the recorded bits\ngood_seed2: recorded 0123456789ab {program}, now "
                       f"{good.bits[1]} {program}\n", done.stdout)
         self.assertIn("of no selected row the bits are recorded", self.call("--again", "--only", "slow").stderr)
+        # Bits of a configuration that the row had before are none of its.
+        before = dataclasses.replace(good, config="good.ini train.lr=7", bits=("0123456789ab",) * 2)
+        paper_record.write(kept, [good, before])
+        done = self.call("--again")
+        self.assertEqual((done.returncode, "0123456789ab" in done.stdout), (0, False), done.stdout)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import unittest
 from pathlib import Path
 
 import h5py
+import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from reproduce_support import ReproduceCase  # noqa: E402
@@ -134,6 +135,15 @@ class Reproduce(ReproduceCase):
             file["rounds/global_accuracy"][99] += 0.001
         self.assertIn("| 89.80 (+0.20), series to round 100 within 0.30 |", self.call(*quick).stdout)
         self.assertIn("| 90.50 (-0.75) ", self.call("--seeds", "1").stdout)
+        # The whole run was not evaluated after the last round of the shortened one; then not at all up to it.
+        with h5py.File(self.results / "good_seed1.h5", "r+") as file:
+            file["rounds/global_accuracy"][99] = np.nan
+        with h5py.File(self.results / "good_seed1_quick.h5") as file:
+            before = 100 * file["rounds/global_accuracy"][94] - 0.3
+        self.assertIn(f"| {before:.2f} (+0.30), series to round 95 within 0.30 |", self.call(*quick).stdout)
+        with h5py.File(self.results / "good_seed1.h5", "r+") as file:
+            file["rounds/global_accuracy"][:100] = np.nan
+        self.assertIn("| 90.50 after 200 rounds |", self.call(*quick).stdout)
 
     def test_quick_rounds_of_a_row(self):
         self.paper("good", rounds=400, optional={"good": ("", 15)})

@@ -168,7 +168,11 @@ class SlurmArray(ReproduceCase):
 
     def test_what_is_refused(self):
         self.paper("good")
-        for arguments, message in (("--submit", "goes with --slurm"), ("--slurm --slurm-tasks 0", "at least 1"),
+        for arguments, message in (("--submit", "goes with --slurm"),
+                                   ("--only good --status", "--status is of all rows"),
+                                   ("--only good --stop", "--stop is of all rows"),
+                                   ("--slurm --budget 5", "tasks of SLURM have --slurm-minutes"),
+                                   ("--slurm --slurm-tasks 0", "at least 1"),
                                    ("--slurm --submit --slurm-options=--partition=refuse-me", "Invalid partition")):
             done = self.call(*arguments.split())
             self.assertEqual((done.returncode, done.stdout), (2, ""))

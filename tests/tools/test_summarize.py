@@ -14,6 +14,7 @@ import h5py
 import numpy as np
 from tool_support import Folder, add_clients, call, write_run
 
+import fedhpc
 from fedhpc.tools import labels, results, scaling, summarize, tables
 from fedhpc.tools.statistics_of_seeds import best_and_last, first_at, smaller_is_better, to_target
 
@@ -103,6 +104,19 @@ class Summarize(Folder):
         line, = self.table(self.folder)
         self.assertEqual((line["rounds_least"], line["rounds"]), ("31", "40"))
         self.assertIn(" 31-40 ", call(summarize, self.folder)[1])
+
+    def test_a_mean_of_fewer_seeds_is_told(self):
+        self.seeds((0.5, 0.6), "a")
+        never = np.full(40, np.nan)
+        lacking = write_run(self.folder / "b.h5", config=config(3), global_accuracy=never, global_loss=never,
+                            status="diverged")
+        said = (f"summarize: left out: {lacking}: no global_accuracy, so that a mean of its line is over 2 of 3 seeds "
+                "(diverged)\n")
+        for form in ("csv", "text"):
+            self.assertEqual(call(summarize, self.folder, "--format", form)[2], said)
+        with self.assertWarnsRegex(UserWarning, "b.h5: no global_accuracy, .* over 2 of 3 seeds"):
+            self.assertAlmostEqual(fedhpc.load(self.folder).table().iloc[0]["last_mean"], 0.55)
+        self.assertEqual(call(summarize, self.folder, "--metric", "train_loss")[2], "")
 
     def test_no_network_model(self):
         path = write_run(self.folder / "run.h5", config=config(1), simulated_seconds=np.full(40, np.nan))
@@ -379,7 +393,8 @@ class Summarize(Folder):
             code, out, error = call(summarize, self.folder, *arguments)
             self.assertEqual((code, out), (2, ""))
             self.assertIn(text, error)
-        for arguments in (["--labels", "a", "--format", "csv"], ["--columns", "n", "--scaling"]):
+        for arguments in (["--labels", "a", "--format", "csv"], ["--columns", "n", "--scaling"],
+                          ["--select", "validation", "--scaling"]):
             with self.assertRaises(SystemExit), contextlib.redirect_stderr(io.StringIO()):
                 call(summarize, self.folder, *arguments)
 

@@ -546,6 +546,12 @@ class Running(Case):
         self.assertIn("sweep: none.ini: No such file", self.tool("sweep", "none.ini", code=2))
         self.assertIn("--submit goes with neither", self.tool("sweep", "sweep.ini", "--submit", "--local", code=2))
         self.assertIn("--at-once 0: must be at least 1", self.tool("sweep", "sweep.ini", "--at-once", "0", code=2))
+        for where in ("--local", "--report"):
+            for option, value in (("--at-once", "2"), ("--gpus", "1"), ("--time", "90"), ("--sbatch", "--qos=long")):
+                self.assertIn(f"{option} is for jobs of a cluster; leave it out",
+                              self.tool("sweep", "sweep.ini", where, f"{option}={value}", code=2))
+        self.assertIn("--local 1 --ranks 0: 1 x 0 ranks",
+                      self.tool("sweep", "sweep.ini", "--local", "--ranks", "0", code=2))
         self.assertIn("no such folder; nothing of this sweep has run",
                       self.tool("sweep", "sweep.ini", "--report", code=2))
 

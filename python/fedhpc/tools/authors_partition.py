@@ -313,6 +313,9 @@ def _write(path, lists):
 # program: (data set, seed, rules)
 PROGRAMS = {"pfedme": ("mnist", 1, ()), "fedmud": ("cifar100", 1234, ("iid", "labeldir", "labelcnt")),
             "pfl": ("cifar10", 0, ("iid", "dirichlet")), "pflib": ("fmnist", 1, ("dir", "pat"))}
+# option: (its default, rules that it is of)
+OF_RULES = {"share": (0.1, ("labeldir", "labelcnt", "dirichlet", "dir")), "labels": (2, ("pat",)),
+            "ties": ("scalar", ("labelcnt",))}
 CLIENTS = {"pfedme": 20, "fedmud": 100, "pflib": 20}
 
 
@@ -327,16 +330,26 @@ def parser_of_programs():
         one.add_argument("--seed", type=int, default=seed, help=f"of all generators [{seed}]")
         if rules:
             one.add_argument("--rule", choices=rules, required=True)
-            one.add_argument("--share", type=float, default=0.1, help="of the rule [0.1]")
+            one.add_argument("--share", type=float, help="of the rule [0.1]")
         if program in CLIENTS:
             one.add_argument("--clients", type=int, default=CLIENTS[program], help=f"[{CLIENTS[program]}]")
         if program in ("pfedme", "pflib"):
-            one.add_argument("--labels", type=int, default=2, help="labels of a client [2]")
+            one.add_argument("--labels", type=int, help="labels of a client [2]")
         if program == "fedmud":
-            one.add_argument("--ties", choices=ORDERS, default="scalar", help="of labelcnt: equal values [scalar]")
+            one.add_argument("--ties", choices=ORDERS, help="of labelcnt: equal values [scalar]")
         if program == "pfl":
             one.add_argument("--samples", type=int, default=50, help="of a user [50]")
     return parser
+
+
+def complete(options):
+    """Sets the defaults of what is of some rules alone; PartitionError where it is given and not of the rule."""
+    rule = getattr(options, "rule", None)
+    for name, (default, rules) in OF_RULES.items():
+        if rule and rule not in rules and getattr(options, name, None) is not None:
+            raise PartitionError(f"--{name} says nothing of --rule {rule}; leave it out")
+        if getattr(options, name, default) is None:
+            setattr(options, name, default)
 
 
 def check(options, classes):
@@ -369,6 +382,7 @@ def partition_of(options, train, test):
 def main(arguments):
     options = parser_of_programs().parse_args(arguments)
     try:
+        complete(options)
         if options.output.exists():
             raise PartitionError(f"{options.output} exists; name a new file")
         parts, tests = partition_of(options, *labels_of(options.dataset, options.data))

@@ -5,7 +5,7 @@
 Equal are two runs of as many rounds whose series and whose final models are; without --tolerance bit for bit (a
 NaN equals a NaN). With it a value may differ by T times the larger of the two, and a parameter of the model, as a
 vector, by T times its norm. Series of the machine (wall_seconds, seconds_*, balance, bytes_moved) and keys of the configuration are
-shown and do not count. --clients: the accuracies of each client count as well.
+shown and do not count. --clients: the accuracies of each client, or its rmse, count as well.
 Runs in other blocks or on other ranks may differ by rounding; where they do by no more, a line says so.
 Exit code 0: equal; 1: different; 2: a file is missing, damaged or no result file.
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from .client_data import measure_of
 from .labels import NOT_IN_LEGEND
 from .model_data import WITH_MODEL
 from .result_file import ResultError, is_of_the_machine, open_run
@@ -143,17 +144,19 @@ def compare_models(files, tolerance):
 
 
 def compare_clients(files, tolerance):
-    """(sentence, whether they differ) on the accuracies of each client."""
-    data = [file.get("clients/accuracy") for file in files]
+    """(sentence, whether they differ) on the accuracies of each client, or its rmse."""
+    measure = measure_of(files[0])
+    what = {"accuracy": "accuracies", "rmse": "rmse"}[measure] + " of clients"
+    data = [file.get(f"clients/{measure}") for file in files]
     if None in data:
-        raise ResultError("--clients: a file has no accuracies of clients (/clients/accuracy); leave the option out")
+        raise ResultError(f"--clients: a file has no {what} (/clients/{measure}); leave the option out")
     if data[0].shape != data[1].shape:
-        return f"accuracies of clients: shapes {data[0].shape} and {data[1].shape}", True
+        return f"{what}: shapes {data[0].shape} and {data[1].shape}", True
     found = [difference(data[0][part], data[1][part]) for part in slabs(data[0])]
     worst = max((one.relative for one in found), default=0.0)
     if all(one.first < 0 for one in found):
-        return "accuracies of clients: equal bit for bit", False
-    return (f"accuracies of clients: largest difference {max(one.absolute for one in found):.6g}, relative {worst:.3g}",
+        return f"{what}: equal bit for bit", False
+    return (f"{what}: largest difference {max(one.absolute for one in found):.6g}, relative {worst:.3g}",
             not all(one.within(tolerance) for one in found))
 
 
@@ -223,7 +226,7 @@ def main(arguments):
     parser.add_argument("second", metavar="B.h5", type=Path, help="another one")
     parser.add_argument("--tolerance", type=tolerance_of, default=0.0, metavar="T",
                         help="relative difference that counts as none [0: every bit counts]")
-    parser.add_argument("--clients", action="store_true", help="compare the accuracies of each client as well")
+    parser.add_argument("--clients", action="store_true", help="compare the accuracy or rmse of each client as well")
     options = parser.parse_args(arguments)
     paths = (options.first, options.second)
     try:

@@ -1,7 +1,7 @@
 """Lays out what the documentation site is made of: docs_site.py FOLDER
 
 Copies the pages, and the files to which they link, to the same places below FOLDER. A file that is as it was keeps its time,
-and what no page needs any more is removed.
+and what no page needs any more is removed. A folder with other files is refused.
 """
 
 import re
@@ -23,6 +23,13 @@ def linked(page):
             yield path
 
 
+def holds_other_files(folder):
+    """Whether it holds what an earlier call has not laid out there, as the project itself does."""
+    if ROOT.is_relative_to(folder) or (folder / ".git").exists():
+        return True
+    return folder.is_dir() and any(folder.iterdir()) and not (folder / "docs" / "README.md").is_file()
+
+
 def main(arguments):
     if len(arguments) != 1:
         print(__doc__.splitlines()[0], file=sys.stderr)
@@ -32,6 +39,9 @@ def main(arguments):
         needed("tools/site")
     except FileNotFoundError as error:
         print(f"docs_site: {error}", file=sys.stderr)
+        return 2
+    if holds_other_files(folder):
+        print(f"docs_site: {folder} holds other files, which would be removed; give a new folder", file=sys.stderr)
         return 2
     pages = {path for pattern in PAGES for path in ROOT.glob(pattern)}
     wanted = pages | {path for page in pages for path in linked(page)}

@@ -162,11 +162,10 @@ def between(text, name, body):
     return f"{before}\n\n{body}\n{after}"
 
 
-def page(text, paper, records, rows, groups):
+def page(text, paper, records, groups):
     """The paper's page `text` with its two parts as the records have them."""
-    named = {(record.table, record.row, record.metric) for record in records}
-    known = sum((row.table, row.run_name, row.measured) in named for row in rows)
-    head = (f"{known} of {len(rows)} rows have a figure; configurations and overrides stand in "
+    *known, without = counts_of(groups)
+    head = (f"{sum(known)} of {sum(known) + without} rows have a figure; configurations and overrides stand in "
             f"`results/papers/{paper}.csv`.")
     text = between(text, f"overview {paper}", opening(paper, groups))
     return between(text, f"table {paper}", f"{head}\n\n{paper_record.table(records)}")

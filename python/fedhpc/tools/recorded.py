@@ -1,7 +1,7 @@
 """What is known of a row from earlier runs, beside the figure of this call.
 
 The runs of the whole protocol, where their result files are there, say what a shortened one should have reached:
-their series are cut at its last round. Otherwise the figures of results/papers/PAPER.csv speak.
+the rounds after which both were evaluated count. Otherwise the figures of results/papers/PAPER.csv speak.
 """
 
 import statistics
@@ -20,16 +20,24 @@ def cell(work, row):
 
 
 def of_series(work, row, runs):
-    """The comparison with the whole runs of the same seeds, up to the last round of shortened ones; "" without."""
-    pairs = [(run, whole) for seed, run in runs.items() if (whole := whole_run(work, row, seed, len(run.rounds)))]
-    if not pairs:
+    """The comparison with the whole runs of the same seeds, over the rounds after which both were evaluated; ""
+    without, and where a seed has no figure in them (see paper_table.row_result)."""
+    pairs = [shared(run, whole, row.metric) for seed, run in runs.items()
+             if (whole := whole_run(work, row, seed, len(run.rounds)))]
+    figures = [[run.pick(row.metric, row.pick) * row.scale for run in pair] for pair in pairs]
+    apart = [float((run.rounds[row.metric] - whole.rounds[row.metric]).abs().max(skipna=False)) * row.scale
+             for run, whole in pairs if len(run.rounds)]
+    if not pairs or any(value != value for value in (*apart, *sum(figures, []))):
         return ""
-    ours, theirs = (statistics.fmean(run.pick(row.metric, row.pick) * row.scale for run in column)
-                    for column in zip(*pairs))
-    apart = [float((run.evaluated(row.metric) - whole.evaluated(row.metric)).abs().max()) * row.scale
-             for run, whole in pairs]
-    rounds = max(len(run.rounds) for run, _ in pairs)
+    ours, theirs = map(statistics.fmean, zip(*figures))
+    rounds = max(run.rounds.index[-1] for run, _ in pairs)
     return f"{theirs:.2f} ({ours - theirs:+.2f}), series to round {rounds} within {max(apart):.2f}"
+
+
+def shared(run, whole, metric):
+    """Two runs, each with the rounds alone after which both were evaluated: a shortened one's last is its own."""
+    rounds = run.evaluated(metric).index.intersection(whole.evaluated(metric).index)
+    return replace(run, rounds=run.rounds.loc[rounds]), replace(whole, rounds=whole.rounds.loc[rounds])
 
 
 def whole_run(work, row, seed, rounds):

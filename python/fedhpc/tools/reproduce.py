@@ -27,7 +27,8 @@ output in DIR/PAPER/reproduce.log.
 
 The column `recorded` holds the figure of earlier runs, and in brackets how far this call's lies above it: the figure
 in results/papers/PAPER.csv, or for a run that --quick has shortened that of the whole run up to the same round, where
-its result file lies in DIR/PAPER; then it also says within how much the two series agree.
+its result file lies in DIR/PAPER; then it also says within how much the two series agree, and counts the rounds after
+which both were evaluated. Where a seed has no figure in those, the figure of results/papers/PAPER.csv stands there.
 
 Prints the comparison of the selected rows and writes that of all rows to DIR/PAPER/table.md and table.csv.
 Exit code 0; 1 if a row failed; 2 if the command line, the tables or the program cannot be used; 75 if a signal has
@@ -106,6 +107,11 @@ def parse_arguments(arguments):
         parser.error(f"--budget {options.budget}: must be at least 0 minutes")
     if options.submit and not options.slurm:
         parser.error("--submit: goes with --slurm")
+    whole = next((name for name in ("status", "stop", "write_docs") if getattr(options, name)), None)
+    if options.only and whole:
+        parser.error(f"--only {options.only}: --{whole.replace('_', '-')} is of all rows; leave it out")
+    if options.budget < math.inf and (options.slurm or options.task):
+        parser.error(f"--budget {options.budget:g}: tasks of SLURM have --slurm-minutes; leave it out")
     if options.paper == "all" and not (options.list or options.status or options.write_docs):
         parser.error(f"name a paper of {', '.join(paper_names())}; "
                      "all of them go with --list, --status and --write-docs")
@@ -166,9 +172,11 @@ def of_one_paper(options, arguments):
 
 
 def run_again(options, rows, selected, arguments):
-    """Runs those selected rows anew whose bits are recorded, and compares these; 1 if a run has others or none."""
+    """Runs those selected rows anew whose bits are recorded of their present configuration, and compares these; 1 if
+    a run has others or none."""
     recorded = {(record.row, record.rounds, seed): (name, record.version)
                 for record in paper_record.read(ROOT / "results" / "papers" / f"{options.paper}.csv")
+                if any(record.row == row.run_name and record.is_of(row) for row in rows)
                 for seed, name in zip(record.seeds, record.bits) if name != paper_record.NO_BITS}
     options.output_dir = options.output_dir / "again"
     rounds = {key: int(job.expected.get("run.rounds", 0))
@@ -321,7 +329,7 @@ def write_docs(options):
             known = records[kept] = with_finished(known, options, paper, rows)
         groups[paper], hours[paper] = paper_page.comparisons(rows, known, FULL_SEEDS), paper_record.total_hours(known)
         path = folder / f"{paper}.md"
-        texts[path] = paper_page.page(page_text(path), paper, known, rows, groups[paper])
+        texts[path] = paper_page.page(page_text(path), paper, known, groups[paper])
     first = folder / "README.md"
     texts[first] = paper_page.first_page(page_text(first), groups, hours)
     for kept, known in records.items():

@@ -14,7 +14,8 @@ order in which they stand. --columns picks columns, and their order, by their he
 those of the text, for mean and deviation, and by configuration for all settings. In LaTeX the best line of best, last
 and cost to target is bold, or several that read the same; lines whose runs are not all complete do not compete, nor
 those of which a smaller share of the seeds has come to the target. Where no column is the status, lines that are
-not complete are named on standard error. Bytes up and down are those of all links and rounds.
+not complete are named on standard error, as are runs that a mean is without. Bytes up and down are
+those of all links and rounds.
 
 --scaling: seconds of a round (the median over rounds but the first, evaluation included) against ranks.
 Strong: the same configuration on other numbers of ranks; weak: data.clients (and topology.edges) grow with the
@@ -199,9 +200,19 @@ def lines_of(runs, tell, metric=None, select="test"):
     return groups, labels, metric, by
 
 
+def tell_of_lacking(groups, metric, by, tell):
+    """Tells of runs that means of their lines are without."""
+    for group in groups:
+        lacking = [run for run in group if not all(sample.values for sample in best_and_last([run], metric, by))]
+        for run in lacking if len(lacking) < len(group) else ():
+            tell(f"{run.path}: no {metric}, so that a mean of its line is over {len(group) - len(lacking)} of "
+                 f"{len(group)} seeds ({run.status})")
+
+
 def summary(runs, tell, metric, target, form, labels=None, names=None, select="test"):
     """The table of `runs` as text."""
     groups, own_labels, metric, by = lines_of(runs, tell, metric, select)
+    tell_of_lacking(groups, metric, by, tell)
     if labels and len(labels) != len(groups):
         raise ResultError(f"--labels {','.join(labels)}: {len(labels)} of them for {len(groups)} lines")
     columns = (columns_for_programs(groups, metric, target, by) if form == "csv" else
@@ -253,8 +264,9 @@ def parse_arguments(arguments):
     parser.add_argument("--output", type=Path, metavar="FILE.png", help="with --scaling: also draw it; png, pdf or svg")
     add_force(parser)
     options = parser.parse_args(arguments)
-    if options.scaling and (options.metric or options.target is not None or options.labels or options.columns):
-        parser.error("--metric, --target, --labels and --columns do not go with --scaling; leave them out")
+    if options.scaling and (options.metric or options.target is not None or options.labels or options.columns
+                            or options.select != "test"):
+        parser.error("--metric, --select, --target, --labels and --columns do not go with --scaling; leave them out")
     if options.labels and options.format == "csv":
         parser.error("--labels does not go with --format csv, whose lines have a column per setting")
     if options.output and not options.scaling:

@@ -65,6 +65,8 @@ from .sweep_report import in_vain, report
 from .sweep_rungs import standing, state_at, state_of, states_of
 from .sweep_runs import SweepError, jobs_of, place_of, read_sweep
 
+OF_JOBS = ("at_once", "nodes", "gpus", "time", "mem", "partition", "account", "job_name", "sbatch", "node_memory",
+           "plan_ranks")  # options
 WAIT_SECONDS = 0.2  # between looks at a run of another process
 REFUSED = "sweep: the program refuses this trial"  # first line of a log that no run has written
 
@@ -86,6 +88,9 @@ def parse_arguments(arguments):
         parser.error("--submit goes with neither --local nor --report")
     if options.local is not None and options.local < 1:
         parser.error(f"--local {options.local}: must be at least 1")
+    of_jobs = [name for name in OF_JOBS if getattr(options, name) != parser.get_default(name)]
+    if of_jobs and (options.local or options.report):
+        parser.error(f"--{of_jobs[0].replace('_', '-')} is for jobs of a cluster; leave it out here")
     if options.at_once is not None and options.at_once < 1:
         parser.error(f"--at-once {options.at_once}: must be at least 1")
     return options
@@ -362,7 +367,7 @@ class LocalRuns:
 def run_here(sweep, options, program):
     """Runs what is left; 75 where a signal has left runs for the next call, else 1 where a run failed."""
     cores, at_once = launch.cores(), options.local
-    ranks = options.ranks or max(1, cores // at_once)
+    ranks = max(1, cores // at_once) if options.ranks is None else options.ranks
     if ranks < 1 or ranks * at_once > cores:
         raise SweepError(f"--local {at_once} --ranks {ranks}: {at_once} x {ranks} ranks at a time must be 1 to "
                          f"{cores}, the cores of this machine")
