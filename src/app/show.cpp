@@ -99,7 +99,8 @@ std::string run_table(const Arguments& arguments) {
   if (run->started == RunStatus::kForeign) throw refuse("fedhpc has not written it");
   std::ostringstream lines;
   // Who writes it now cannot be told from who was killed as it did.
-  lines << "status " << (run->closed ? run->status : "running or killed") << '\n'
+  const bool ended = run->closed && run->status != "running";
+  lines << "status " << (ended ? run->status : "running or killed") << '\n'
         << "rounds " << run->rounds << '\n'
         << "started " << run->started.substr(0, run->started.find(',')) << '\n';
   const std::vector<CheckpointFile> checkpoints = checkpoints_of(link_target(path));

@@ -14,6 +14,8 @@
 
 #include "fedhpc/core/error.hpp"
 
+#include "core/plain_path.hpp"
+
 namespace fedhpc {
 
 namespace po = boost::program_options;
@@ -28,6 +30,12 @@ std::string without_outer_spaces(const std::string& text) {
 
 std::string without_comment(const std::string& line) {
   return without_outer_spaces(line.substr(0, line.find('#')));
+}
+
+/// Whether a ; begins the text or follows a space, as in a comment of other programs.
+bool begins_comment(const std::string& text) {
+  const std::string spaced = " " + text;
+  return spaced.find(" ;") != std::string::npos || spaced.find("\t;") != std::string::npos;
 }
 
 /// A line of an INI file whose value stands between double quotes.
@@ -111,10 +119,14 @@ IniText parse_lines(const std::string& text, const std::string& name) {
     ++number;
     const std::string place = concat(name, ":", number);
     if (number == 1 && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);  // some editors' mark
+    if (without_outer_spaces(line).find('\r') != std::string::npos) {
+      throw ConfigError(
+          concat(place, ": a line goes on behind a carriage return; end lines with a newline"));
+    }
     const std::optional<QuotedLine> quoted = quoted_line(line, place);
     const std::string content = without_comment(quoted ? quoted->line : line);
     if (content.empty()) continue;
-    if (content.front() == ';' || (!quoted && content.find(" ;") != std::string::npos)) {
+    if (!quoted && begins_comment(content)) {
       throw ConfigError(concat(place, ": '", content, "': comments begin with #; a value that has ",
                                "' ;' stands in quotes"));
     }
@@ -198,8 +210,7 @@ std::string ini_value(const std::string& value) {
     return std::isspace(static_cast<unsigned char>(letter)) != 0 || letter == '"';
   };
   const bool plain = !value.empty() && value.find_first_of("#\r\n") == std::string::npos &&
-                     concat(" ", value).find(" ;") == std::string::npos && !outer(value.front()) &&
-                     !outer(value.back());
+                     !begins_comment(value) && !outer(value.front()) && !outer(value.back());
   if (plain) return value;
   std::string text = "\"";
   for (const char letter : value) {
@@ -225,12 +236,7 @@ std::vector<Assignment> read_ini(const std::string& path) {
     // A base stands before the files that start from it, so that the last of a key counts.
     assignments.insert(assignments.begin(), parsed.assignments.begin(), parsed.assignments.end());
     if (!parsed.base) return assignments;
-    const fs::path asked = fs::path(file).parent_path() / parsed.base->value;
-    const fs::path plain = asked.lexically_normal();  // another file where .. follows a link
-    std::error_code failed_to_look;
-    const bool other =
-        fs::exists(asked, failed_to_look) && !fs::equivalent(asked, plain, failed_to_look);
-    const std::string base = (other ? asked : plain).string();
+    const std::string base = plain_path(fs::path(file).parent_path() / parsed.base->value).string();
     const bool seen = std::any_of(files.begin(), files.end(), [&](const std::string& earlier) {
       std::error_code failed;
       return fs::equivalent(earlier, base, failed);

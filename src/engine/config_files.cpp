@@ -9,6 +9,8 @@
 #include "fedhpc/engine/config.hpp"
 #include "fedhpc/engine/plugins.hpp"
 
+#include "core/plain_path.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -17,8 +19,7 @@ namespace fs = std::filesystem;
 
 /// Where a relative path may lead.
 std::pair<fs::path, fs::path> candidates(const std::string& folder, const std::string& path) {
-  return {(fs::current_path() / path).lexically_normal(),
-          (fs::path(folder) / path).lexically_normal()};
+  return {plain_path(fs::current_path() / path), plain_path(fs::path(folder) / path)};
 }
 
 bool is_there(const fs::path& path) {

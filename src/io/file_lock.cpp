@@ -50,6 +50,19 @@ void write_holder(int descriptor) {
   static_cast<void>(pwrite(descriptor, text.data(), text.size(), 0) < 0);
 }
 
+/// Whether an open file is what write_holder() leaves, on a full disk as well, and no other's.
+bool is_lock(int descriptor) {
+  std::array<char, 320> text{};
+  const ssize_t size = pread(descriptor, text.data(), text.size() - 1, 0);
+  if (size <= 0) return size == 0;
+  std::istringstream words(text.data());
+  pid_t process = 0;
+  std::string host;
+  std::string more;
+  return text[static_cast<std::size_t>(size) - 1] == '\n' && words >> process >> host &&
+         !(words >> more);
+}
+
 /// Whether a process of this host lives and is not about to end.
 bool lives_on(pid_t process) {
   constexpr unsigned kExiting = 0x4;  // PF_EXITING of the kernel
@@ -112,7 +125,13 @@ bool is_locked(const std::string& path) {
 LockFile::LockFile(std::string path) : path_(std::move(path)) {
   const auto end = std::chrono::steady_clock::now() + kPatience;
   for (;; std::this_thread::sleep_for(kPause)) {
-    const int descriptor = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    const int descriptor = open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (descriptor >= 0 && !is_lock(descriptor)) {
+      close(descriptor);
+      state_ = State::NoFile;
+      reason_ = "another file has this name";
+      return;
+    }
     const bool locked = descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) == 0;
     const int error = errno;
     if (locked && is_file(descriptor, path_)) {

@@ -70,11 +70,13 @@ class SmallCommands(AppCase):
         lines = dict(line.split(" ", 1) for line in self.run_ok("show", "run", "run.h5", ranks=2).stdout.splitlines())
         self.assertEqual((lines["status"], lines["rounds"]), ("complete", "3"))
         self.assertEqual(lines["checkpoint"], "run.ckpt.3.h5")
-        process = start("run", ini, "--run.output=killed.h5", "--run.rounds=1000000", cwd=self.folder)
-        wait_until(process, lambda: rounds_in(self.folder / "killed.h5") > 2)
-        process.kill()
-        finish(process)
-        self.assertIn("status running or killed\n", self.run_ok("show", "run", "killed.h5").stdout)
+        for live in ("swmr", "flush"):  # a flushed file is closed after each round
+            process = start("run", ini, "--run.output=killed.h5", "--run.rounds=1000000", "--force", f"--run.live={live}",
+                            cwd=self.folder)
+            wait_until(process, lambda: rounds_in(self.folder / "killed.h5") > 2)
+            process.kill()
+            finish(process)
+            self.assertIn("status running or killed\n", self.run_ok("show", "run", "killed.h5").stdout)
         (self.folder / "text.h5").write_text("no HDF5")
         for path, reason in (("none.h5", "there is no such file"), ("text.h5", "it is not an HDF5 file"), ("", "RUN.h5"),
                              ("run.ckpt.3.h5", "")):

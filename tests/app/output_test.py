@@ -118,6 +118,16 @@ class TwoStarts(OutputCase):
         self.assertEqual(finish(process).returncode, 75)
         self.assertNotIn("run.lock", self.names())
 
+    def test_a_file_of_the_locks_name_is_left_alone(self):
+        (self.folder / "uv.lock").write_text("version = 1\n")
+        for command in (["run", "run.ini"], ["resume", "uv.h5"]):
+            done = fedhpc(*command, "--run.output=uv.h5", cwd=self.folder)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertEqual((self.folder / "uv.lock").read_text(), "version = 1\n")
+        done = fedhpc("run", "run.ini", "--run.output=uv.h5", cwd=self.folder)
+        self.assertIn("its lock 'uv.lock' cannot be made: another file has this name", done.stderr)
+        self.assertNotIn("uv.h5", self.names())
+
     def test_a_link_may_lead_to_what_is_not_there_yet(self):
         (self.folder / "disk").mkdir()
         (self.folder / "first.h5").symlink_to("second.h5")

@@ -93,6 +93,15 @@ class OwnData(AppCase):
         other.symlink_to(self.project / "people.csv")
         self.go("run", "../project/run.ini", "--run.output=again.h5")
 
+    def test_two_points_behind_a_link(self):
+        """They lead to the folder above the link's target, as for every other program."""
+        (self.project / "inner").mkdir()
+        (self.elsewhere / "link").symlink_to(self.project / "inner")
+        (self.elsewhere / "people.csv").write_text("no table")
+        self.go("run", "../project/run.ini", "--data.file=link/../people.csv")
+        (self.elsewhere / "people.csv").unlink()
+        self.go("run", "../project/run.ini", "--data.file=link/../people.csv", "--run.output=again.h5")
+
     def test_decimal_commas(self):
         (self.project / "people.csv").write_text(table().replace(".", ","))
         self.assertIn("with a point, not a comma", self.refused("run", "../project/run.ini"))

@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
+#include <string>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
@@ -136,6 +138,28 @@ TEST_F(LockFileTest, SaysWhereNoFileCanBe) {
   const LockFile lock(path_ + "/missing/run.lock");
   EXPECT_EQ(lock.state(), State::NoFile);
   EXPECT_FALSE(lock.reason().empty());
+}
+
+TEST_F(LockFileTest, LeavesAFileOfAnotherAlone) {
+  for (const std::string text : {"version = 1\n", "12 node7", "12 node7 more\n", "12\n"}) {
+    std::ofstream(path_) << text;
+    const LockFile lock(path_);
+    EXPECT_EQ(lock.state(), State::NoFile);
+    EXPECT_EQ(lock.reason(), "another file has this name");
+    std::ostringstream left;
+    left << std::ifstream(path_).rdbuf();
+    EXPECT_EQ(left.str(), text);
+  }
+  std::ofstream(path_) << "12 node7\n";  // of a killed process
+  EXPECT_EQ(LockFile(path_).state(), State::Held);
+}
+
+TEST_F(LockFileTest, FollowsNoLink) {
+  const std::string target = path_ + ".target";
+  std::filesystem::create_symlink(target, path_);
+  EXPECT_EQ(LockFile(path_).state(), State::NoFile);
+  EXPECT_TRUE(std::filesystem::is_symlink(path_));
+  EXPECT_FALSE(std::filesystem::exists(target));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ class LockFile {
     None,     ///< nothing was tried
     Held,     ///< by this object
     Taken,    ///< by another process
-    NoFile,   ///< no such file can be made here
+    NoFile,   ///< no such file can be made here, or another one has its name
     NoLocks,  ///< the file system has none
   };
 
