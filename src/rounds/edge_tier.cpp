@@ -124,7 +124,8 @@ Tensor EdgeTier::mean_at_cloud(const EdgeRows& edges, std::span<const double> we
   for (const std::int64_t edge : drawn()) {
     // The edge's other ranks hold the same memory of what it has sent.
     if (!topology.leads() && codec.feedback() == ErrorFeedback::None) continue;
-    const Received arrival = state_.wire.from_edge(edges.of(edge), edge, codec);
+    const bool counts = weights[static_cast<std::size_t>(edge - edges.first)] > 0;
+    const Received arrival = state_.wire.from_edge(edges.of(edge), edge, codec, counts);
     arrived.values[edge - edges.first].copy_(arrival.rows.values[0]);
     if (topology.leads()) state_.wire.book_edge(Direction::Up, edge, arrival.bytes.front());
   }

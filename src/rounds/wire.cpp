@@ -185,13 +185,13 @@ Rows Wire::from_clients(const Rows& rows, std::span<const std::int64_t> clients,
   return arrival.rows;
 }
 
-Received Wire::from_edge(const Rows& row, std::int64_t edge, const Codec& codec) {
+Received Wire::from_edge(const Rows& row, std::int64_t edge, const Codec& codec, bool counts) {
   const std::array<std::int64_t, 1> ends = end_of(edge);
   if (codec.feedback() == ErrorFeedback::None) return encode(row, codec, Direction::Up, ends);
   const Rows place = memory_->edge_uploads().of(edge);
   Rows kept = place.clone();
   Received arrival = with_feedback(row, kept, codec, ends);
-  place.values.copy_(kept.values);
+  if (counts) place.values.copy_(kept.values);
   return arrival;
 }
 

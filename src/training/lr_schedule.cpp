@@ -57,8 +57,8 @@ void TrainOptions::declare_schedule(OptionSet& options) {
   options
       .add("train.lr_unit", lr_unit, {{"round", LrUnit::Round}, {"epoch", LrUnit::Epoch}},
            "what train.lr_schedule counts: rounds, or epochs of a client that takes part in every "
-           "round (those of all edge rounds; an epoch that ends early counts; of trainings of "
-           "several parts of a model in a round the first alone)")
+           "round (those of all edge rounds; an epoch that ends early counts; of several trainings "
+           "in a round, of the model or of its parts, the first alone)")
       .acts(either(unless("train.lr_schedule", "constant"), unless("train.lr_warmup", "0")));
 }
 

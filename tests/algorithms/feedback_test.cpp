@@ -47,6 +47,13 @@ Keys hierfavg(const std::string& fraction, const std::string& feedback, Keys cha
   return top_k(fraction, feedback, changes);
 }
 
+/// One client of an edge has samples, and a round may draw another one.
+Keys with_idle_edges(Keys keys) {
+  keys["data.partition_file"] =
+      partition_of("idle_edges.h5", {9, 0, 0, 8, 0, 10, 0}, {3, 3, 3, 3, 3, 3, 3});
+  return keys;
+}
+
 std::int64_t count_of(const reference::Problem& problem, const Keys& keys) {
   const double fraction = std::stod(keys.at("algorithm.codec_fraction"));
   const auto columns =
@@ -108,6 +115,8 @@ INSTANTIATE_TEST_SUITE_P(
                       scaffold("0.3", "ef21", {{"algorithm.downlink_codec", "top_k"}})},
         ReferenceCase{"hierfavg_both_directions", hierfavg("0.3", "none")},
         ReferenceCase{"hierfavg_both_directions_ef21", hierfavg("0.2", "ef21")},
+        ReferenceCase{"hierfavg_idle_edges_ef14", with_idle_edges(hierfavg("0.2", "ef14"))},
+        ReferenceCase{"hierfavg_idle_edges_ef21", with_idle_edges(hierfavg("0.2", "ef21"))},
         ReferenceCase{"hierfavg_batch_norm", with_batch_norm(hierfavg("0.3", "ef21")),
                       kBatchNormBound}),
     name_of);

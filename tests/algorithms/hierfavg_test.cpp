@@ -156,5 +156,23 @@ TEST(HierFAVG, NeedsEdges) {
   EXPECT_THROW(run(with_hierfavg({{"topology.edges", "8"}}), *comm), ConfigError);
 }
 
+TEST(HierFAVG, AScheduleCountsTheEpochsOfAllEdgeRounds) {
+  const std::unique_ptr<Communicator> comm = world_communicator(60);
+  for (const std::string cohort : {"round", "edge_round"}) {  // 2 x 3 x 2 epochs
+    for (const auto& [period, taken] : {std::pair{"11", false}, {"12", true}}) {
+      const Keys keys = with_hierfavg({{"algorithm.cohort", cohort},
+                                       {"run.rounds", "2"},
+                                       {"train.lr_schedule", "cosine"},
+                                       {"train.lr_unit", "epoch"},
+                                       {"train.lr_period", period}});
+      if (taken) {
+        EXPECT_NO_THROW(run(keys, *comm));
+      } else {
+        EXPECT_THROW(run(keys, *comm), ConfigError);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace fedhpc::testing

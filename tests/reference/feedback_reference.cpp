@@ -66,6 +66,7 @@ Outcome top_k_hierfavg(const Problem& problem, std::int64_t kappa_2, std::int64_
         of_edge = of_edge + move.mean;
         weight = move.weight;
       }
+      if (weight == 0) continue;  // nobody reads what it sends
       sum = sum + weight * of_edges.up(drawn.edge, of_edge - has);
       all += weight;
     }

@@ -106,7 +106,7 @@ struct Traits {
   /// Local steps that a client takes in a round on average, where the method draws their number; 0:
   /// as train.* say.
   double mean_steps = 0;
-  std::int64_t trainings_in_round = 1;  ///< a participant surely trains so many times in a round
+  std::int64_t trainings_in_round = 1;  ///< trainings of a round that train.lr_unit = epoch counts
   bool divides_by_rate = false;         ///< it divides by train.lr as the schedule has it
   /// The payloads of changes that a participant sends in a round. Of the clients' data the server
   /// then knows the means of these over the participants alone. 0: it knows more (privacy.*).

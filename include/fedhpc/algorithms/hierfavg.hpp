@@ -40,7 +40,7 @@ class HierFAVG final : public Algorithm {
     const bool drawn_again = cohort_of_ == CohortOf::EdgeRound;
     return {.tiers = Tiers::ClientEdgeCloud,
             .cohorts_in_round = drawn_again ? edge_rounds_ : 1,
-            .trainings_in_round = drawn_again ? 1 : edge_rounds_};
+            .trainings_in_round = edge_rounds_};
   }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;

@@ -57,8 +57,9 @@ class Wire {
   /// Books one payload of `bytes` for each of these clients.
   void book(Direction direction, std::int64_t bytes, std::span<const std::int64_t> clients);
 
-  /// Returns what arrives of a row [1, P] from an edge at the cloud. Books nothing.
-  Received from_edge(const Rows& row, std::int64_t edge, const Codec& codec);
+  /// Returns what arrives of a row [1, P] from an edge at the cloud. Books nothing. Error feedback
+  /// forgets nothing of a row that does not count in the cloud's mean.
+  Received from_edge(const Rows& row, std::int64_t edge, const Codec& codec, bool counts);
   /// The same of a model [1, P] from the cloud at an edge; null: as algorithm.downlink_codec says.
   Received to_edge(const Rows& model, std::int64_t edge, const Codec* codec);
   void book_edge(Direction direction, std::int64_t edge, std::int64_t bytes);
