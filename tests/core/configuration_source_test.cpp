@@ -57,7 +57,7 @@ TEST(ParseIniTest, ErrorsNameFileAndLine) {
       {"[train]\n\n[data x\n", "x.ini:3: '[data x' is not of the form key = value"},
       {"; all\n[a]\nb = 1\n", "x.ini:1: '; all': comments begin with #"},
       {"[a]\nb = x.h5 ; old\n", "x.ini:2: 'b = x.h5 ; old': comments begin with #"},
-      {"[a]\nb = x.h5\t; old\n", "x.ini:2: 'b = x.h5\t; old': comments begin with #"},
+      {"[a]\nb = x.h5\t; old\n", "x.ini:2: 'b = x.h5 ; old': comments begin with #"},
       {"# old\r[a]\rb = 7\r", "x.ini:1: a line goes on behind a carriage return"},
       {"[a]\nb = 1\n[c]\nd = 1\n[a]\nb = 2\n",
        "x.ini:6: key 'a.b' is given twice (first at x.ini:2); keep one"},
