@@ -231,6 +231,10 @@ class Environment(JobCase):
         self.assertEqual(code, 75)
         self.assertEqual(self.calls("srun"), [])
         self.assertEqual(self.calls("scontrol"), ["scontrol requeue 7"])
+        code, said = self.bash('kill -USR1 $$\nrun_once 1 "$@"', "run.ini")
+        self.assertEqual(code, 75)
+        self.assertIn("asked to stop before the run was started (exit code 75)", said)
+        self.assertNotIn("interrupted with a checkpoint", said)
 
     def test_a_signal_as_the_run_starts_reaches_it_once(self):
         """Both the trap, which knows $launched by then, and the start itself would pass it on."""

@@ -12,18 +12,33 @@ FEDHPC = COMMANDS["fedhpc"]
 ONE_RANK = 'while [ "${1#/}" = "$1" ]; do shift; done\nexec "$@"\n'
 
 
+# Trains until it is asked to stop.
+LONG_RUN = """#!/bin/bash
+[ "$1" != show ] || { echo run.h5; exit 0; }
+trap "exit 75" USR1
+for _ in {1..300}; do sleep 0.1; done
+"""
+UNTOLD = "the scheduler does not tell the time that is left; nothing is asked to stop before the job's end\n"
+TOO_SHORT = "the job's time (60 s) is not above FEDHPC_WARNING (120 s); nothing is run\n"
+
+
 class Pbs(JobCase):
     commands = {
         "fedhpc": FEDHPC, "mpirun": f'echo "mpirun $*" >> calls.log\nshift 4\n{ONE_RANK}',
         "mpiexec": f'echo "mpiexec $*" >> calls.log\n{ONE_RANK}',
         "qsub": 'echo "qsub $* FEDHPC_RESTARTS=$FEDHPC_RESTARTS" >> calls.log\n',
-        "qstat": 'cat <<END\nJob Id: 7.host\n    Job_Name = fedhpc\n    job_state = ${FAKE_STATE-R}\n    queue = workq\n'
+        # Does not answer in the looks whose numbers are in FAKE_DEAF.
+        "qstat": 'echo "qstat $*" >> calls.log\nlook=$(grep -c ^qstat calls.log)\n'
+                 'case " ${FAKE_DEAF:-} " in *" $look "*) exit 1 ;; esac\n'
+                 'cat <<END\nJob Id: 7.host\n    Job_Name = fedhpc\n    job_state = ${FAKE_STATE-R}\n    queue = workq\n'
                  '    project = ${FAKE_PROJECT-_pbs_project_default}\n    Resource_List.filesystems = home:eagle\n'
                  '    Resource_List.mem = 8gb\n    Resource_List.mpiprocs = 4\n    Resource_List.nacc = 2\n'
                  '    Resource_List.ncpus = 4\n    Resource_List.nodect = 2\n    Resource_List.place = scatter\n'
                  '    Resource_List.select = 2:ncpus=2:\n\tmpiprocs=2:nacc=1\n    Resource_List.storage = scratch/ab12\n'
                  '    Resource_List.walltime = ${FAKE_LIMIT-04:00:00}\n'
-                 '    resources_used.walltime = 00:30:00\nEND\n',
+                 '    resources_used.walltime = 00:30:00\n'
+                 '    Variable_List = PBS_O_HOME=/home/u,FEDHPC_RUN=run.ini,OMPI_MCA_b\n\ttl=tcp\\,self,LD_LIBRARY_PATH=/a:/b,'
+                 'GONE=1\nEND\n',
     }
 
     def job(self, name="preemptible", arguments="run.ini --train.lr='0.1'", **variables):
@@ -42,7 +57,7 @@ class Pbs(JobCase):
         self.assertIn("mpiexec -n 4 --ppn 2 ", self.calls("mpiexec")[0])
 
     def test_it_is_asked_to_stop_in_time_and_submits_itself(self):
-        (self.folder / "bin/fedhpc").write_text('#!/bin/bash\n[ "$1" != show ] || { echo run.h5; exit 0; }\ntrap "exit 75" USR1\nfor _ in {1..300}; do sleep 0.1; done\n')
+        (self.folder / "bin/fedhpc").write_text(LONG_RUN)
         for name, submitted in (("single_node", 0), ("preemptible", 1)):
             code, said = self.job(name, FAKE_LIMIT="00:30:03", FEDHPC_WARNING="2", FEDHPC_RESTARTS="3")
             self.assertEqual(code, 75, said)
@@ -60,6 +75,43 @@ class Pbs(JobCase):
     def test_the_next_job_is_the_same_projects(self):
         self.job(FAKE_CODE="75", FAKE_PROJECT="climate")
         self.assertIn(" -P climate ", self.calls("qsub")[0])
+
+    def test_the_next_job_has_the_variables_of_this_one(self):
+        self.job(FAKE_CODE="75", OMPI_MCA_btl="tcp,self", LD_LIBRARY_PATH="/a:/b", OTHER="1", FEDHPC_DATA="data")
+        names = re.search(r" -v (\S+) ", self.calls("qsub")[0])[1].split(",")
+        self.assertEqual(names, sorted({"FEDHPC", "FEDHPC_DATA", "FEDHPC_HOME", "FEDHPC_RESTARTS", "FEDHPC_RUN",
+                                        "LD_LIBRARY_PATH", "OMPI_MCA_btl"}))
+
+    def test_it_is_not_submitted_again_without_its_resources(self):
+        """The first look is for the time that is left, the second for the job's state."""
+        for deaf, submitted in (("3 4", 1), ("3 4 5 6 7", 0)):
+            (self.folder / "calls.log").unlink(missing_ok=True)
+            code, said = self.job(FAKE_CODE="75", FAKE_DEAF=deaf)
+            self.assertEqual((code, len(self.calls("qsub"))), (75, submitted), said)
+            self.assertEqual("qstat does not tell the job's resources; it is not submitted again without them\n" in said,
+                             not submitted)
+            for call in self.calls("qsub"):
+                self.assertIn(" -l select=2:ncpus=2:mpiprocs=2:nacc=1 ", call)
+                self.assertIn(" -q workq ", call)
+
+    def test_the_time_that_is_left_is_asked_for_again(self):
+        code, said = self.job("single_node", FAKE_DEAF="1 2 3 4 5")
+        self.assertEqual((code, said.count(UNTOLD)), (0, 1), said)
+        code, said = self.job("single_node", FAKE_LIMIT="")
+        self.assertEqual((code, said.count(UNTOLD)), (0, 0), "it has no limit")
+        (self.folder / "calls.log").unlink()
+        (self.folder / "bin/fedhpc").write_text(LONG_RUN)
+        code, said = self.job("single_node", FAKE_DEAF="1 2", FAKE_LIMIT="00:30:03", FEDHPC_WARNING="02")
+        self.assertEqual((code, "asked to stop" in said), (75, True), said)
+
+    def test_a_job_that_is_too_short_is_refused(self):
+        for name in ("single_node", "preemptible"):
+            code, said = self.job(name, FAKE_LIMIT="00:01:00")
+            self.assertEqual((code, said), (2, f"fedhpc: {TOO_SHORT}"))
+        self.assertEqual(self.calls("mpirun") + self.calls("qsub"), [])
+        (self.folder / "bin/fedhpc").write_text(LONG_RUN)
+        code, said = self.job(FAKE_LIMIT="00:30:03")  # 3 s are left of a time that is long enough
+        self.assertEqual((code, len(self.calls("qsub"))), (75, 1), said)
 
     def test_others_are_not_submitted_again(self):
         for variables, code in (({"FAKE_CODE": "2"}, 2), ({"FAKE_CODE": "75", "FAKE_STATE": "E"}, 75),
@@ -79,7 +131,8 @@ class Flux(JobCase):
         "flux": 'echo "flux $*" >> calls.log\n'
                 'case $* in\n'
                 '*"resource list"*ncores*) echo 16 ;;\n*"resource list"*ngpus*) echo 2 ;;\n'
-                '"job timeleft") echo "${FAKE_LEFT:-4294967295}" ;;\n'
+                '"job timeleft") [ "$(grep -c "^flux job timeleft" calls.log)" -gt "${FAKE_SILENT:-0}" ] || exit 1\n'
+                'echo "${FAKE_LEFT:-4294967295}" ;;\n'
                 f'submit*) shift; printf "%s\\n" "$@" > submitted; echo f7 ;;\n'
                 '"job attach f7") mapfile -t words < submitted; set -- "${words[@]}"\n'
                 'while [ "${1#/}" = "$1" ]; do shift; done; "$@" & echo $! > pid; wait $!; code=$?\n'
@@ -116,7 +169,7 @@ class Flux(JobCase):
         self.assertIn("flux submit -n 16 -c 1 -o cpu-affinity=per-task -g 1 ", self.calls("flux submit")[-1])
 
     def test_it_is_asked_to_stop_in_time_and_submits_itself(self):
-        (self.folder / "bin/fedhpc").write_text('#!/bin/bash\n[ "$1" != show ] || { echo run.h5; exit 0; }\ntrap "exit 75" USR1\nfor _ in {1..300}; do sleep 0.1; done\n')
+        (self.folder / "bin/fedhpc").write_text(LONG_RUN)
         code, said = self.job(FAKE_LEFT="3", FEDHPC_WARNING="2", FEDHPC_RESTARTS="3")
         self.assertEqual(code, 75, said)
         self.assertIn("asked to stop", said)
@@ -129,6 +182,17 @@ class Flux(JobCase):
     def test_others_are_not_submitted_again(self):
         for variables, code in (({"FAKE_CODE": "1"}, 1), ({"FAKE_CODE": "75", "FAKE_STATE": "CLEANUP"}, 75)):
             self.assertEqual(self.job(**variables)[0], code)
+        self.assertFalse((self.folder / "resubmitted").exists())
+
+    def test_the_time_that_is_left_is_asked_for_again(self):
+        for silent, told in (("2", 0), ("5", 1)):
+            (self.folder / "calls.log").unlink(missing_ok=True)
+            code, said = self.job(FAKE_SILENT=silent)
+            self.assertEqual((code, said.count(UNTOLD)), (0, told), said)
+
+    def test_a_job_that_is_too_short_is_refused(self):
+        code, said = self.job(FAKE_LEFT="60")
+        self.assertEqual((code, said, self.calls("flux submit")), (2, f"fedhpc: {TOO_SHORT}", []))
         self.assertFalse((self.folder / "resubmitted").exists())
 
 
