@@ -81,14 +81,21 @@ say() { printf '%s %s: %s\n' "$(date '+%F %T')" "$job" "$1"; }
 # that it calls itself.
 alone() { env -u PMI_RANK -u PMIX_RANK -u OMPI_COMM_WORLD_RANK "$FEDHPC" "$@"; }
 
-# results_of CONFIG [ARGUMENT...]: the result file's path.
+# results_of CONFIG [ARGUMENT...]: the result file's path. Exit code: the program's, 2 of a configuration it refuses.
 results_of() { alone show config "$1" run.output "${@:2}"; }
 
-# stem_of CONFIG [ARGUMENT...]: the same without .h5. A configuration that the program refuses ends the script with 2.
+# beside RESULTS: what the names of a run's checkpoints and of its lock begin with. They lie beside what a link leads to.
+beside() {
+  local results=$1
+  [ ! -L "$results" ] || results=$(readlink -m -- "$results")
+  printf '%s\n' "${results%.h5}"
+}
+
+# stem_of CONFIG [ARGUMENT...]: the same, of the configuration's result file.
 stem_of() {
   local results
-  results=$(results_of "$@") || return 2
-  printf '%s\n' "${results%.h5}"
+  results=$(results_of "$@") || return
+  beside "$results"
 }
 
 # newest_checkpoint STEM: the round of the newest checkpoint, -1 where there is none: one of round 0 comes of a run that
@@ -213,19 +220,19 @@ taken_back() {
 run_once() {
   local code=0
   run_or_resume "$@" || code=$?
-  said_in_the_end "$code"
-  exit "$code"
+  leave "$code"
 }
 
 # run_or_resume RANKS CONFIG [ARGUMENT...]: goes on from the newest checkpoint beside the result file, else begins, and
 # leaves a complete result as it is. The program takes what may change and refuses, with the names of the keys, what is
 # not as the run began. Exit code: the program's, 128 + n for a rank killed by signal n.
 run_or_resume() {
-  local ranks=$1 config=$2 results round on="on $1 ranks"
+  local ranks=$1 config=$2 results stem round on="on $1 ranks"
   shift 2
-  results=$(results_of "$config" "$@") || return 2
-  round=$(newest_checkpoint "${results%.h5}")
-  mkdir -p "$(dirname "$results")"
+  results=$(results_of "$config" "$@") || return
+  stem=$(beside "$results")
+  round=$(newest_checkpoint "$stem")
+  mkdir -p "$(dirname "$stem")"
   [ "$ranks" != 1 ] || on="on 1 rank"
   if [ "$round" -ge 0 ]; then
     say "going on with $results from its checkpoint of round $round $on"
@@ -271,6 +278,12 @@ said_in_the_end() {
   esac
 }
 
+# leave CODE: ends the script with it.
+leave() {
+  said_in_the_end "$1"
+  exit "$1"
+}
+
 # kills_in_a_row STEM ROUND: counts one kill more since the newest checkpoint, of that ROUND, in STEM.kills, and prints how
 # many there are. Those of an earlier job do not count: its memory may have been another.
 kills_in_a_row() {
@@ -290,15 +303,15 @@ MOST_KILLS=3  # in a row that requeue
 # stop came before the program listened). Ends the script with the run's exit code.
 run_to_the_end() {
   local stem before newest state stuck=no kills=0 code=0
-  stem=$(stem_of "${@:2}") || { said_in_the_end 2; exit 2; }
+  stem=$(stem_of "${@:2}") || leave $?
   before=$(newest_checkpoint "$stem")
   run_or_resume "$@" || code=$?
   newest=$(newest_checkpoint "$stem")
   if [ "$code" = 137 ] && [ "$newest" -le "$before" ]; then stuck=yes; else rm -f "$stem.kills"; fi
   case $code in
     75 | 137) ;;
-    138) [ "$asked_to_stop" = yes ] || { said_in_the_end "$code"; exit "$code"; } ;;
-    *) said_in_the_end "$code"; exit "$code" ;;
+    138) [ "$asked_to_stop" = yes ] || leave "$code" ;;
+    *) leave "$code" ;;
   esac
   # A job that somebody cancelled, or that the scheduler itself takes back, is no longer RUNNING and is left alone.
   state=$(told job_state)

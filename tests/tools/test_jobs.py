@@ -27,7 +27,7 @@ COMMANDS = {
               'if [ "$look" -ge "${FAKE_LOOK:-1000}" ]; then echo PENDING; else echo "${FAKE_STATE-RUNNING}"; fi\n',
     "scontrol": 'echo "scontrol $*" >> calls.log\n',
     # Ends as it is told to; with FAKE_CHECKPOINT it leaves one of that round first.
-    "fedhpc": 'if [ "$1 $2" = "show config" ]; then\n[ -z "${FAKE_REFUSED:-}" ] || { echo "fedhpc: error: refused" >&2; exit 2; }\n'
+    "fedhpc": 'if [ "$1 $2" = "show config" ]; then\n[ -z "${FAKE_REFUSED:-}" ] || { echo "fedhpc: error: refused" >&2; exit "$FAKE_REFUSED"; }\n'
               'name=run.h5; for word; do case $word in --run.output=*) name=${word#*=} ;; esac; done; echo "$name"; exit 0; fi\n'
               'if [ "$1" = show ]; then echo "status ${FAKE_STATUS-complete}"; exit 0; fi\n'
               'echo "fedhpc $*" >> calls.log\ntouch run.h5\n[ -z "${FAKE_CHECKPOINT:-}" ] || touch "run.ckpt.$FAKE_CHECKPOINT.h5"\n'
@@ -86,10 +86,18 @@ class Environment(JobCase):
 
     def test_a_refused_configuration_ends_the_job(self):
         for start in ("run_to_the_end", "run_once"):
-            code, said = self.bash(f'{start} 1 "$@"', "run.ini", FAKE_REFUSED="1")
+            code, said = self.bash(f'{start} 1 "$@"', "run.ini", FAKE_REFUSED="2")
             self.assertEqual((code, self.calls("srun")), (2, []))
             self.assertIn("fedhpc: error: refused\n", said)
             self.assertIn("refused (exit code 2); the message above says what to change\n", said)
+
+    def test_a_program_that_cannot_say_where_its_result_is_has_not_refused(self):
+        job = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "1", "SLURM_ARRAY_TASK_ID": "1"}
+        for name, failure in (("single_node", 127), ("preemptible", 139), ("array_seeds", 127), ("weak_scaling", 127)):
+            code, said = self.script(f"{name}.sbatch", "run.ini", FAKE_REFUSED=str(failure), **job)
+            self.assertEqual((code, self.calls("srun")), (failure, []), said)
+            self.assertIn(f": failed (exit code {failure}); remove the cause", said)
+            self.assertNotIn("refused (exit code 2)", said)
 
     def test_the_newest_checkpoint_is_that_of_the_largest_round(self):
         self.assertEqual(self.bash("newest_checkpoint run", "run.ini"), (0, "-1\n"))
