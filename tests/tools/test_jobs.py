@@ -29,7 +29,8 @@ COMMANDS = {
     # Ends as it is told to; with FAKE_CHECKPOINT it leaves one of that round first.
     "fedhpc": 'if [ "$1 $2" = "show config" ]; then\n[ -z "${FAKE_REFUSED:-}" ] || { echo "fedhpc: error: refused" >&2; exit "$FAKE_REFUSED"; }\n'
               'name=run.h5; for word; do case $word in --run.output=*) name=${word#*=} ;; esac; done; echo "$name"; exit 0; fi\n'
-              'if [ "$1" = show ]; then echo "status ${FAKE_STATUS-complete}"; exit 0; fi\n'
+              'if [ "$1" = show ]; then echo "status ${FAKE_STATUS-complete}"\n'
+              '[ ! -e "$3.begun" ] || echo "started $(cat "$3.begun")"; exit 0; fi\n'
               'echo "fedhpc $*" >> calls.log\ntouch run.h5\n[ -z "${FAKE_CHECKPOINT:-}" ] || touch "run.ckpt.$FAKE_CHECKPOINT.h5"\n'
               '[ -z "${FAKE_TERM:-}" ] || kill -TERM "$BATCH"\n'
               'if [ -n "${FAKE_WAIT:-}" ]; then trap "exit 75" USR1; kill -USR1 "$BATCH"\n'
@@ -313,6 +314,18 @@ class WeakScaling(JobCase):
         self.assertEqual(lines[-3:], [["ranks", "clients", "s/round", "efficiency"], ["1", "3", "0.625", "1.000"],
                                  ["2", "6", "0.75", "0.833"]])
         self.assertEqual(expected, [0.625, 0.75])
+
+    def test_a_time_of_an_earlier_call_is_said_to_be_one(self):
+        for ranks, begun in ((1, "2020-01-01T00:00:00Z"), (2, "2999-01-01T00:00:00Z")):
+            (self.folder / f"{ranks}.csv").write_text("round,wall_seconds\n1,9\n2,0.5\n")
+            (self.folder / f"run_weak{ranks}.h5").touch()
+            (self.folder / f"run_weak{ranks}.h5.begun").write_text(begun)
+        code, said = self.script("weak_scaling.sbatch", "run.ini", SLURM_NTASKS="2", SLURM_JOB_ID="7")
+        self.assertEqual(code, 0, said)
+        first, second, last = said.splitlines()[-3:]
+        self.assertRegex(first, r"^ +1 .* 1\.000  of an earlier call, begun 2020-01-01T00:00:00Z$")
+        self.assertRegex(second, r"^ +2 .* 1\.000$")
+        self.assertIn("to measure anew, rename run_weak<R>.h5", last)
 
     def test_one_round_is_refused(self):
         code, said = self.script("weak_scaling.sbatch", "run.ini", SLURM_NTASKS="2", SLURM_JOB_ID="7", FAKE_ROUNDS="1")

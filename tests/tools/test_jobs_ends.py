@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import time
 import unittest
 
 from test_jobs import JobCase
@@ -149,6 +150,18 @@ class CompleteBefore(JobCase):
             for checkpoint in self.folder.glob("results/run.ckpt.*"):
                 checkpoint.unlink()
         self.assertEqual(list(self.folder.glob("results/*.old*")), [])
+
+    def test_the_program_follows_a_link_as_the_script_does(self):
+        (self.folder / "link.h5").symlink_to("not/yet/there.h5")
+        code, said = self.bash('run_or_resume 1 "$@" && newest_checkpoint "$(stem_of "$@")"', "run.ini", "--run.output=link.h5")
+        self.assertEqual((code, said.splitlines()[-1]), (0, "2"), said)
+        self.assertTrue((self.folder / "not/yet/there.h5").is_file())
+
+    def test_the_table_of_weak_scaling_says_what_it_has_not_measured(self):
+        for changes, old in (([], False), (["--run.eval_every=2"], True)):
+            code, said = self.script("weak_scaling.sbatch", "run.ini", *changes, SLURM_NTASKS="1", SLURM_JOB_ID="7")
+            self.assertEqual((code, "of an earlier call, begun 20" in said), (0, old), said)
+            time.sleep(1.1)  # times are in whole seconds
 
 
 if __name__ == "__main__":
