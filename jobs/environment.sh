@@ -9,7 +9,8 @@
 #                        programs, else mpirun]
 #   FEDHPC_MPI           what srun --mpi= is given: pmix, pmi2, cray_shasta, none [pmix or cray_shasta, as srun has it];
 #                        what flux -o pmi= is given [as Flux has it]
-#   FEDHPC_WARNING       seconds before the job's end at which a run is asked to stop, under PBS and Flux [120]
+#   FEDHPC_WARNING       seconds before the job's end at which a run is asked to stop, under PBS and Flux [120]; the
+#                        job's time has to be longer
 #   FEDHPC_MAX_RESTARTS  how often a job may requeue itself [100]
 #   FEDHPC_DATA          folder of the data sets, as for every run
 #
@@ -18,7 +19,8 @@
 
 # Each gives: job (its name in messages), how_to_submit, restarts (so far), own_launcher, start RANKS COMMAND... (in the
 # background, as $launched), pass_on (of USR1), job_state and put_back; ranks_of_job and seconds_left where scripts have
-# to ask for the number of ranks, and no signal announces the end.
+# to ask for the number of ranks, and no signal announces the end: of the job's time what is left and, where that may be
+# less, all of it; none where it has no limit.
 # shellcheck source=jobs/slurm.sh
 . "$FEDHPC_HOME/jobs/${FEDHPC_SCHEDULER:-slurm}.sh"
 # shellcheck source=jobs/await_end.sh
@@ -48,11 +50,13 @@ if [ ! -x "$FEDHPC" ]; then
   exit 2
 fi
 
-case ${FEDHPC_MAX_RESTARTS:=100} in
-  *[!0-9]*)
-    echo "$job: FEDHPC_MAX_RESTARTS is '$FEDHPC_MAX_RESTARTS'; it must be a whole number, as 100" >&2
+: "${FEDHPC_MAX_RESTARTS:=100}" "${FEDHPC_WARNING:=120}"
+for number in FEDHPC_MAX_RESTARTS FEDHPC_WARNING; do
+  case ${!number} in *[!0-9]*)
+    echo "$job: $number is '${!number}'; it must be a whole number, as 100" >&2
     exit 2 ;;
-esac
+  esac
+done
 
 # A rank is one thread: what is parallel are the ranks.
 export OMP_NUM_THREADS=1
@@ -77,14 +81,21 @@ say() { printf '%s %s: %s\n' "$(date '+%F %T')" "$job" "$1"; }
 # that it calls itself.
 alone() { env -u PMI_RANK -u PMIX_RANK -u OMPI_COMM_WORLD_RANK "$FEDHPC" "$@"; }
 
-# results_of CONFIG [ARGUMENT...]: the result file's path.
+# results_of CONFIG [ARGUMENT...]: the result file's path. Exit code: the program's, 2 of a configuration it refuses.
 results_of() { alone show config "$1" run.output "${@:2}"; }
 
-# stem_of CONFIG [ARGUMENT...]: the same without .h5. A configuration that the program refuses ends the script with 2.
+# beside RESULTS: what the names of a run's checkpoints and of its lock begin with. They lie beside what a link leads to.
+beside() {
+  local results=$1
+  [ ! -L "$results" ] || results=$(readlink -m -- "$results")
+  printf '%s\n' "${results%.h5}"
+}
+
+# stem_of CONFIG [ARGUMENT...]: the same, of the configuration's result file.
 stem_of() {
   local results
-  results=$(results_of "$@") || return 2
-  printf '%s\n' "${results%.h5}"
+  results=$(results_of "$@") || return
+  beside "$results"
 }
 
 # newest_checkpoint STEM: the round of the newest checkpoint, -1 where there is none: one of round 0 comes of a run that
@@ -121,11 +132,32 @@ trap stop_asked USR1
 got_term=no
 trap 'got_term=yes; say "got SIGTERM"' TERM
 
-# stop_in_time SECONDS: sends USR1 to this script FEDHPC_WARNING seconds before SECONDS have passed, for schedulers that
-# do not do so themselves; nothing where SECONDS is no number.
+# told COMMAND...: what it prints, asked a few times where the scheduler does not answer; nothing where it never does.
+told() {
+  local look answer=
+  for look in 1 2 3 4 5; do
+    answer=$("$@")
+    [ -z "$answer" ] || break
+    [ "$look" = 5 ] || sleep 1
+  done
+  printf '%s\n' "$answer"
+}
+
+# stop_in_time: sends USR1 to this script FEDHPC_WARNING seconds before the job's end, for schedulers that do not do so
+# themselves. A job that is shorter would be asked to stop before it has begun, and put itself back for nothing.
 stop_in_time() {
-  local left=$1 warning=${FEDHPC_WARNING:-120}
-  case $left in '' | *[!0-9]*) return 0 ;; esac
+  local left limit warning=$((10#$FEDHPC_WARNING))
+  read -r left limit <<<"$(told seconds_left)"
+  case $left in
+    none) return ;;
+    '' | *[!0-9]*)
+      echo "$job: the scheduler does not tell the time that is left; nothing is asked to stop before the job's end" >&2
+      return ;;
+  esac
+  if [ "${limit:=$left}" -le "$warning" ]; then
+    echo "$job: the job's time ($limit s) is not above FEDHPC_WARNING ($warning s); nothing is run" >&2
+    exit 2
+  fi
   {
     sleep $((left > warning ? left - warning : 0)) &
     sleeper=$!
@@ -137,7 +169,7 @@ stop_in_time() {
   trap "kill $timer 2>/dev/null" EXIT
 }
 
-! declare -F seconds_left >/dev/null || stop_in_time "$(seconds_left)"
+! declare -F seconds_left >/dev/null || stop_in_time
 
 # by_mpi RANKS COMMAND...: starts ranks in the background by an MPI's own launcher, one to a core. The array hosts has
 # options that say where.
@@ -157,6 +189,7 @@ signal_launched() { kill -USR1 "$launched" 2>/dev/null || true; }
 launch_options=()
 launch() {
   local code=0
+  launched=
   [ "$asked_to_stop" = no ] || return 75
   # In the background: bash runs no trap while it waits for a command in the foreground.
   start "$@"
@@ -183,34 +216,23 @@ taken_back() {
   return 1
 }
 
-# told_state: the job's state, asked for a few times where the scheduler does not answer; nothing where it never does.
-told_state() {
-  local look state=
-  for look in 1 2 3 4 5; do
-    state=$(job_state)
-    [ -z "$state" ] || break
-    [ "$look" = 5 ] || sleep 1
-  done
-  printf '%s\n' "$state"
-}
-
 # run_once RANKS CONFIG [ARGUMENT...]: run_or_resume; ends the script with the run's exit code.
 run_once() {
   local code=0
   run_or_resume "$@" || code=$?
-  said_in_the_end "$code"
-  exit "$code"
+  leave "$code"
 }
 
 # run_or_resume RANKS CONFIG [ARGUMENT...]: goes on from the newest checkpoint beside the result file, else begins, and
 # leaves a complete result as it is. The program takes what may change and refuses, with the names of the keys, what is
 # not as the run began. Exit code: the program's, 128 + n for a rank killed by signal n.
 run_or_resume() {
-  local ranks=$1 config=$2 results round on="on $1 ranks"
+  local ranks=$1 config=$2 results stem round on="on $1 ranks"
   shift 2
-  results=$(results_of "$config" "$@") || return 2
-  round=$(newest_checkpoint "${results%.h5}")
-  mkdir -p "$(dirname "$results")"
+  results=$(results_of "$config" "$@") || return
+  stem=$(beside "$results")
+  round=$(newest_checkpoint "$stem")
+  mkdir -p "$(dirname "$stem")"
   [ "$ranks" != 1 ] || on="on 1 rank"
   if [ "$round" -ge 0 ]; then
     say "going on with $results from its checkpoint of round $round $on"
@@ -240,7 +262,12 @@ ended() {
 said_in_the_end() {
   case $1 in
     0) say "done" ;;
-    75) say "interrupted with a checkpoint (exit code 75); the same command goes on" ;;
+    75)
+      if [ -n "$launched" ]; then
+        say "interrupted with a checkpoint (exit code 75); the same command goes on"
+      else
+        say "asked to stop before the run was started (exit code 75); the same command starts it"
+      fi ;;
     2) say "refused (exit code 2); the message above says what to change" ;;
     *)
       if taken_back; then
@@ -249,6 +276,12 @@ said_in_the_end() {
       fi
       say "failed (exit code $1); remove the cause, then the same command goes on where it can" ;;
   esac
+}
+
+# leave CODE: ends the script with it.
+leave() {
+  said_in_the_end "$1"
+  exit "$1"
 }
 
 # kills_in_a_row STEM ROUND: counts one kill more since the newest checkpoint, of that ROUND, in STEM.kills, and prints how
@@ -270,18 +303,18 @@ MOST_KILLS=3  # in a row that requeue
 # stop came before the program listened). Ends the script with the run's exit code.
 run_to_the_end() {
   local stem before newest state stuck=no kills=0 code=0
-  stem=$(stem_of "${@:2}") || { said_in_the_end 2; exit 2; }
+  stem=$(stem_of "${@:2}") || leave $?
   before=$(newest_checkpoint "$stem")
   run_or_resume "$@" || code=$?
   newest=$(newest_checkpoint "$stem")
   if [ "$code" = 137 ] && [ "$newest" -le "$before" ]; then stuck=yes; else rm -f "$stem.kills"; fi
   case $code in
     75 | 137) ;;
-    138) [ "$asked_to_stop" = yes ] || { said_in_the_end "$code"; exit "$code"; } ;;
-    *) said_in_the_end "$code"; exit "$code" ;;
+    138) [ "$asked_to_stop" = yes ] || leave "$code" ;;
+    *) leave "$code" ;;
   esac
   # A job that somebody cancelled, or that the scheduler itself takes back, is no longer RUNNING and is left alone.
-  state=$(told_state)
+  state=$(told job_state)
   [ -n "$state" ] || say "the scheduler does not tell the job's state; taken as RUNNING"
   if [ "${state:-RUNNING}" != RUNNING ]; then
     say "exit code $code; the job is being ended already, not requeued from here"

@@ -63,7 +63,7 @@ job_state() {
   esac
 }
 
-seconds_left() { flux job timeleft 2>/dev/null; }
+seconds_left() { flux job timeleft 2>/dev/null; }  # of one that has only begun: all it has
 
 # put_back: the same job once more, with the resources, the script and the environment it was submitted with.
 put_back() {

@@ -1,8 +1,6 @@
 """Tests of jobs/environment.sh, which all job scripts source, with stand-ins for SLURM's commands and the program."""
 
-import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -29,9 +27,10 @@ COMMANDS = {
               'if [ "$look" -ge "${FAKE_LOOK:-1000}" ]; then echo PENDING; else echo "${FAKE_STATE-RUNNING}"; fi\n',
     "scontrol": 'echo "scontrol $*" >> calls.log\n',
     # Ends as it is told to; with FAKE_CHECKPOINT it leaves one of that round first.
-    "fedhpc": 'if [ "$1 $2" = "show config" ]; then\n[ -z "${FAKE_REFUSED:-}" ] || { echo "fedhpc: error: refused" >&2; exit 2; }\n'
+    "fedhpc": 'if [ "$1 $2" = "show config" ]; then\n[ -z "${FAKE_REFUSED:-}" ] || { echo "fedhpc: error: refused" >&2; exit "$FAKE_REFUSED"; }\n'
               'name=run.h5; for word; do case $word in --run.output=*) name=${word#*=} ;; esac; done; echo "$name"; exit 0; fi\n'
-              'if [ "$1" = show ]; then echo "status ${FAKE_STATUS-complete}"; exit 0; fi\n'
+              'if [ "$1" = show ]; then echo "status ${FAKE_STATUS-complete}"\n'
+              '[ ! -e "$3.begun" ] || echo "started $(cat "$3.begun")"; exit 0; fi\n'
               'echo "fedhpc $*" >> calls.log\ntouch run.h5\n[ -z "${FAKE_CHECKPOINT:-}" ] || touch "run.ckpt.$FAKE_CHECKPOINT.h5"\n'
               '[ -z "${FAKE_TERM:-}" ] || kill -TERM "$BATCH"\n'
               'if [ -n "${FAKE_WAIT:-}" ]; then trap "exit 75" USR1; kill -USR1 "$BATCH"\n'
@@ -88,10 +87,18 @@ class Environment(JobCase):
 
     def test_a_refused_configuration_ends_the_job(self):
         for start in ("run_to_the_end", "run_once"):
-            code, said = self.bash(f'{start} 1 "$@"', "run.ini", FAKE_REFUSED="1")
+            code, said = self.bash(f'{start} 1 "$@"', "run.ini", FAKE_REFUSED="2")
             self.assertEqual((code, self.calls("srun")), (2, []))
             self.assertIn("fedhpc: error: refused\n", said)
             self.assertIn("refused (exit code 2); the message above says what to change\n", said)
+
+    def test_a_program_that_cannot_say_where_its_result_is_has_not_refused(self):
+        job = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "1", "SLURM_ARRAY_TASK_ID": "1"}
+        for name, failure in (("single_node", 127), ("preemptible", 139), ("array_seeds", 127), ("weak_scaling", 127)):
+            code, said = self.script(f"{name}.sbatch", "run.ini", FAKE_REFUSED=str(failure), **job)
+            self.assertEqual((code, self.calls("srun")), (failure, []), said)
+            self.assertIn(f": failed (exit code {failure}); remove the cause", said)
+            self.assertNotIn("refused (exit code 2)", said)
 
     def test_the_newest_checkpoint_is_that_of_the_largest_round(self):
         self.assertEqual(self.bash("newest_checkpoint run", "run.ini"), (0, "-1\n"))
@@ -233,6 +240,10 @@ class Environment(JobCase):
         self.assertEqual(code, 75)
         self.assertEqual(self.calls("srun"), [])
         self.assertEqual(self.calls("scontrol"), ["scontrol requeue 7"])
+        code, said = self.bash('kill -USR1 $$\nrun_once 1 "$@"', "run.ini")
+        self.assertEqual(code, 75)
+        self.assertIn("asked to stop before the run was started (exit code 75)", said)
+        self.assertNotIn("interrupted with a checkpoint", said)
 
     def test_a_signal_as_the_run_starts_reaches_it_once(self):
         """Both the trap, which knows $launched by then, and the start itself would pass it on."""
@@ -280,131 +291,6 @@ class Environment(JobCase):
             self.assertIn("cannot load the modules 'gcc/12 openmpi' (FEDHPC_MODULES)" if status else "goes on", last)
 
 
-FEDHPC = COMMANDS["fedhpc"]
-# Runs the command behind a launcher's own options as one rank.
-ONE_RANK = 'while [ "${1#/}" = "$1" ]; do shift; done\nexec "$@"\n'
-
-
-class Pbs(JobCase):
-    commands = {
-        "fedhpc": FEDHPC, "mpirun": f'echo "mpirun $*" >> calls.log\nshift 4\n{ONE_RANK}',
-        "mpiexec": f'echo "mpiexec $*" >> calls.log\n{ONE_RANK}',
-        "qsub": 'echo "qsub $* FEDHPC_RESTARTS=$FEDHPC_RESTARTS" >> calls.log\n',
-        "qstat": 'cat <<END\nJob Id: 7.host\n    Job_Name = fedhpc\n    job_state = ${FAKE_STATE-R}\n    queue = workq\n'
-                 '    project = ${FAKE_PROJECT-_pbs_project_default}\n    Resource_List.filesystems = home:eagle\n'
-                 '    Resource_List.mem = 8gb\n    Resource_List.mpiprocs = 4\n    Resource_List.nacc = 2\n'
-                 '    Resource_List.ncpus = 4\n    Resource_List.nodect = 2\n    Resource_List.place = scatter\n'
-                 '    Resource_List.select = 2:ncpus=2:\n\tmpiprocs=2:nacc=1\n    Resource_List.storage = scratch/ab12\n'
-                 '    Resource_List.walltime = ${FAKE_LIMIT-04:00:00}\n'
-                 '    resources_used.walltime = 00:30:00\nEND\n',
-    }
-
-    def job(self, name="preemptible", arguments="run.ini --train.lr='0.1'", **variables):
-        (self.folder / "nodes").write_text("a\na\nb\nb\n")
-        return self.script(f"{name}.pbs", PBS_O_WORKDIR=str(self.folder), PBS_NODEFILE="nodes", PBS_JOBID="7.host",
-                           PBS_JOBNAME="fedhpc", FEDHPC_RUN=arguments, **variables)
-
-    def test_ranks_are_those_of_the_nodes(self):
-        for name in ("single_node", "multi_node", "preemptible"):
-            code, said = self.job(name)
-            self.assertEqual(code, 0, said)
-        self.assertEqual(len(self.calls("mpirun")), 3)
-        self.assertIn("mpirun -n 4 --hostfile nodes --bind-to core ", self.calls("mpirun")[0])
-        self.assertEqual(set(self.calls("fedhpc")), {"fedhpc run run.ini --go-on --train.lr=0.1"})
-        self.job("multi_node", FEDHPC_LAUNCHER="mpiexec")
-        self.assertIn("mpiexec -n 4 --ppn 2 ", self.calls("mpiexec")[0])
-
-    def test_it_is_asked_to_stop_in_time_and_submits_itself(self):
-        (self.folder / "bin/fedhpc").write_text('#!/bin/bash\n[ "$1" != show ] || { echo run.h5; exit 0; }\ntrap "exit 75" USR1\nfor _ in {1..300}; do sleep 0.1; done\n')
-        for name, submitted in (("single_node", 0), ("preemptible", 1)):
-            code, said = self.job(name, FAKE_LIMIT="00:30:03", FEDHPC_WARNING="2", FEDHPC_RESTARTS="3")
-            self.assertEqual(code, 75, said)
-            self.assertIn("asked to stop", said)
-            self.assertEqual(len(self.calls("qsub")), submitted)
-        call, = self.calls("qsub")
-        for part in ("-N fedhpc", "-q workq", "jobs/preemptible.pbs", "FEDHPC_RESTARTS=4", "FEDHPC_RUN"):
-            self.assertIn(part, call)
-        self.assertEqual(re.findall(r"-l (\S+)", call), [
-            "filesystems=home:eagle", "place=scatter", "select=2:ncpus=2:mpiprocs=2:nacc=1", "storage=scratch/ab12",
-            "walltime=00:30:03"], "sums over chunks follow from select")
-        for option in (" -A ", " -P "):
-            self.assertNotIn(option, call)
-
-    def test_the_next_job_is_the_same_projects(self):
-        self.job(FAKE_CODE="75", FAKE_PROJECT="climate")
-        self.assertIn(" -P climate ", self.calls("qsub")[0])
-
-    def test_others_are_not_submitted_again(self):
-        for variables, code in (({"FAKE_CODE": "2"}, 2), ({"FAKE_CODE": "75", "FAKE_STATE": "E"}, 75),
-                                ({"FAKE_CODE": "75", "FEDHPC_RESTARTS": "100"}, 75)):
-            self.assertEqual(self.job(**variables)[0], code)
-        self.assertEqual(self.calls("qsub"), [])
-
-    def test_nothing_to_run(self):
-        code, said = self.job(arguments="")
-        self.assertEqual(code, 2)
-        self.assertIn("qsub -v FEDHPC_RUN jobs/NAME.pbs", said)
-
-
-class Flux(JobCase):
-    commands = {
-        "fedhpc": FEDHPC,
-        "flux": 'echo "flux $*" >> calls.log\n'
-                'case $* in\n'
-                '*"resource list"*ncores*) echo 16 ;;\n*"resource list"*ngpus*) echo 2 ;;\n'
-                '"job timeleft") echo "${FAKE_LEFT:-4294967295}" ;;\n'
-                f'submit*) shift; printf "%s\\n" "$@" > submitted; echo f7 ;;\n'
-                '"job attach f7") mapfile -t words < submitted; set -- "${words[@]}"\n'
-                'while [ "${1#/}" = "$1" ]; do shift; done; "$@" & echo $! > pid; wait $!; code=$?\n'
-                'while kill -0 "$(cat pid)" 2>/dev/null; do wait "$(cat pid)"; code=$?; done; exit $code ;;\n'
-                '"job kill"*) kill -USR1 "$(cat pid)" && echo USR1 >> taken ;;\n'
-                '"--parent jobs"*) echo "${FAKE_STATE-RUN}" ;;\n'
-                f'python*) shift; exec "{sys.executable}" "$@" ;;\n'
-                '"--parent job info"*) [ -z "${FAKE_LONER:-}" ] || exit 1\n'
-                'case ${FAKE_SHAPE:-slots} in nodes) echo \'{"resources": [{"type": "node", "count": 2, "exclusive": true,\'\n'
-                'echo \'"with": [{"type": "slot", "count": 3, "label": "task", "with": [{"type": "core", "count": 2},\'\n'
-                'echo \'{"type": "gpu", "count": 1}]}]}]}\' ;;\n'
-                '*) echo \'{"resources": [{"type": "slot", "count": 4, "with": [{"type": "core", "count": 1}], "label": "task"}],\'\n'
-                'echo \'"environment": {"FEDHPC_RESTARTS": "3", "A": "b"}, "x": 1}\' ;;\nesac ;;\n'
-                '"--parent job submit") cat >> resubmitted ;;\nesac\n',
-    }
-
-    def job(self, name="preemptible", *arguments, **variables):
-        return self.script(f"{name}.flux.sh", *(arguments or ("run.ini", "--train.lr=0.1")), FLUX_ENCLOSING_ID="f1",
-                           **variables)
-
-    def test_ranks_are_the_slots_that_were_asked_for(self):
-        for name in ("single_node", "multi_node", "preemptible"):
-            code, said = self.job(name)
-            self.assertEqual(code, 0, said)
-        self.assertIn("flux submit -n 4 -c 1 -o cpu-affinity=per-task ", self.calls("flux submit")[0])
-        self.assertEqual(set(self.calls("fedhpc")), {"fedhpc run run.ini --go-on --train.lr=0.1"})
-        self.assertNotIn(" -g ", self.calls("flux submit")[0], "whole nodes come with GPUs that nobody asked for")
-        self.job("multi_node", FAKE_SHAPE="nodes")
-        self.assertIn("flux submit -n 6 -c 1 -o cpu-affinity=per-task -g 1 -o gpu-affinity=per-task ", self.calls("flux submit")[-1])
-
-    def test_ranks_are_the_cores_where_the_parent_does_not_say(self):
-        code, said = self.job("single_node", FAKE_LONER="1")
-        self.assertEqual(code, 0, said)
-        self.assertIn("flux submit -n 16 -c 1 -o cpu-affinity=per-task -g 1 ", self.calls("flux submit")[-1])
-
-    def test_it_is_asked_to_stop_in_time_and_submits_itself(self):
-        (self.folder / "bin/fedhpc").write_text('#!/bin/bash\n[ "$1" != show ] || { echo run.h5; exit 0; }\ntrap "exit 75" USR1\nfor _ in {1..300}; do sleep 0.1; done\n')
-        code, said = self.job(FAKE_LEFT="3", FEDHPC_WARNING="2", FEDHPC_RESTARTS="3")
-        self.assertEqual(code, 75, said)
-        self.assertIn("asked to stop", said)
-        self.assertEqual(set(self.calls("flux job kill")), {"flux job kill --signal=SIGUSR1 f7"})
-        self.assertEqual((self.folder / "taken").read_text(), "USR1\n", "called again until the run is there, taken once")
-        self.assertEqual(json.loads((self.folder / "resubmitted").read_text()),
-                         {"environment": {"FEDHPC_RESTARTS": "4", "A": "b"}, "x": 1, "resources": [
-                             {"type": "slot", "count": 4, "with": [{"type": "core", "count": 1}], "label": "task"}]})
-
-    def test_others_are_not_submitted_again(self):
-        for variables, code in (({"FAKE_CODE": "1"}, 1), ({"FAKE_CODE": "75", "FAKE_STATE": "CLEANUP"}, 75)):
-            self.assertEqual(self.job(**variables)[0], code)
-        self.assertFalse((self.folder / "resubmitted").exists())
-
-
 class WeakScaling(JobCase):
     commands = {**COMMANDS,
                 # Writes what it has of the run's number of ranks as the program's export would.
@@ -428,6 +314,18 @@ class WeakScaling(JobCase):
         self.assertEqual(lines[-3:], [["ranks", "clients", "s/round", "efficiency"], ["1", "3", "0.625", "1.000"],
                                  ["2", "6", "0.75", "0.833"]])
         self.assertEqual(expected, [0.625, 0.75])
+
+    def test_a_time_of_an_earlier_call_is_said_to_be_one(self):
+        for ranks, begun in ((1, "2020-01-01T00:00:00Z"), (2, "2999-01-01T00:00:00Z")):
+            (self.folder / f"{ranks}.csv").write_text("round,wall_seconds\n1,9\n2,0.5\n")
+            (self.folder / f"run_weak{ranks}.h5").touch()
+            (self.folder / f"run_weak{ranks}.h5.begun").write_text(begun)
+        code, said = self.script("weak_scaling.sbatch", "run.ini", SLURM_NTASKS="2", SLURM_JOB_ID="7")
+        self.assertEqual(code, 0, said)
+        first, second, last = said.splitlines()[-3:]
+        self.assertRegex(first, r"^ +1 .* 1\.000  of an earlier call, begun 2020-01-01T00:00:00Z$")
+        self.assertRegex(second, r"^ +2 .* 1\.000$")
+        self.assertIn("to measure anew, rename run_weak<R>.h5", last)
 
     def test_one_round_is_refused(self):
         code, said = self.script("weak_scaling.sbatch", "run.ini", SLURM_NTASKS="2", SLURM_JOB_ID="7", FAKE_ROUNDS="1")

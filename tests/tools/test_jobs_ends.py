@@ -1,6 +1,8 @@
 """Tests of jobs/environment.sh: what becomes of a job whose run was killed, cannot get on, or was complete before."""
 
+import fcntl
 import os
+import time
 import unittest
 
 from test_jobs import JobCase
@@ -55,6 +57,16 @@ class Killed(JobCase):
         (self.folder / "run.ckpt.9.h5").touch()  # of a start that did not come to its end
         self.assertTrue(self.killed(4)[0])
 
+    def test_checkpoints_lie_beside_what_a_link_leads_to(self):
+        (self.folder / "linked").mkdir()
+        (self.folder / "linked/result.h5").symlink_to("../run.h5")
+        for restart in range(6):
+            code, said = self.bash('run_to_the_end 1 "$@"', "run.ini", "--run.output=linked/result.h5", FAKE_CODE="137",
+                                   FAKE_CHECKPOINT=str(restart), SLURM_RESTART_COUNT=str(restart))
+            self.assertEqual((code, len(self.calls("scontrol"))), (137, restart + 1), said)
+            self.assertIn(f"going on with linked/result.h5 from its checkpoint of round {restart - 1} " if restart else
+                          "beginning linked/result.h5 ", said)
+
     def test_a_job_that_begins_counts_from_its_own_beginning(self):
         for _ in range(5):
             self.assertTrue(self.killed(0)[0])
@@ -93,13 +105,25 @@ class Ended(JobCase):
                 self.assertNotIn("remove the cause", said)
         self.assertIn("failed (exit code 1); remove the cause", self.to_the_end(FAKE_CODE="1")[1])
 
-    def test_a_number_of_restarts_that_is_none_is_refused(self):
-        for text in ("many", "-1", "1.5", "2 3"):
-            code, said = self.to_the_end(FAKE_CODE="75", FEDHPC_MAX_RESTARTS=text)
-            self.assertEqual((code, said), (2, f"job: FEDHPC_MAX_RESTARTS is '{text}'; it must be a whole number, as 100\n"))
-        self.assertEqual(self.calls("fedhpc"), [])
-        self.assertEqual(self.to_the_end(FEDHPC_MAX_RESTARTS="0")[0], 0)
-        self.assertEqual(self.to_the_end(FEDHPC_MAX_RESTARTS="")[0], 0)
+    def test_a_number_that_is_none_is_refused(self):
+        for name in ("FEDHPC_MAX_RESTARTS", "FEDHPC_WARNING"):
+            for text in ("many", "-1", "1.5", "2 3", "4s"):
+                code, said = self.to_the_end(FAKE_CODE="75", **{name: text})
+                self.assertEqual((code, said), (2, f"job: {name} is '{text}'; it must be a whole number, as 100\n"))
+            self.assertEqual(self.calls("fedhpc"), [])
+            self.assertEqual(self.to_the_end(**{name: "0"})[0], 0)
+            self.assertEqual(self.to_the_end(**{name: ""})[0], 0)
+            (self.folder / "calls.log").unlink()
+
+    def test_a_sweeps_task_leaves_a_run_alone_that_is_written_through_a_link(self):
+        (self.folder / "scratch").mkdir()
+        (self.folder / "linked.h5").symlink_to("scratch/run.h5")
+        (self.folder / "runs.tsv").write_text("one\trun.ini\t--run.output=linked.h5\n")
+        with open(self.folder / "scratch/run.lock", "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            code, said = self.script("sweep.sbatch", "runs.tsv", SLURM_NTASKS="1", SLURM_JOB_ID="7", SLURM_ARRAY_TASK_ID="0")
+        self.assertEqual((code, self.calls("fedhpc")), (2, []), said)
+        self.assertIn("one: another run is writing it", said)
 
     def test_one_rank_is_one(self):
         for ranks, expected in (("1", "on 1 rank\n"), ("3", "on 3 ranks\n")):
@@ -110,11 +134,14 @@ class Ended(JobCase):
 
 @unittest.skipUnless(PROGRAM, "no FEDHPC that names the program")
 class CompleteBefore(JobCase):
-    def test_it_is_not_trained_again(self):
-        """By the program itself, whose checkpoint somebody has deleted to save space."""
+    def setUp(self):
+        super().setUp()
         (self.folder / "bin/fedhpc").unlink()
         (self.folder / "bin/fedhpc").symlink_to(PROGRAM)
         (self.folder / "run.ini").write_text(RUN)
+
+    def test_it_is_not_trained_again(self):
+        """By the program itself, whose checkpoint somebody has deleted to save space."""
         for expected in ("round 2/2", "nothing to do: results/run.h5 is complete with 2 rounds"):
             code, said = self.bash('run_to_the_end 1 "$@"', "run.ini", "--run.output=results/run.h5")
             self.assertEqual(code, 0, said)
@@ -123,6 +150,18 @@ class CompleteBefore(JobCase):
             for checkpoint in self.folder.glob("results/run.ckpt.*"):
                 checkpoint.unlink()
         self.assertEqual(list(self.folder.glob("results/*.old*")), [])
+
+    def test_the_program_follows_a_link_as_the_script_does(self):
+        (self.folder / "link.h5").symlink_to("not/yet/there.h5")
+        code, said = self.bash('run_or_resume 1 "$@" && newest_checkpoint "$(stem_of "$@")"', "run.ini", "--run.output=link.h5")
+        self.assertEqual((code, said.splitlines()[-1]), (0, "2"), said)
+        self.assertTrue((self.folder / "not/yet/there.h5").is_file())
+
+    def test_the_table_of_weak_scaling_says_what_it_has_not_measured(self):
+        for changes, old in (([], False), (["--run.eval_every=2"], True)):
+            code, said = self.script("weak_scaling.sbatch", "run.ini", *changes, SLURM_NTASKS="1", SLURM_JOB_ID="7")
+            self.assertEqual((code, "of an earlier call, begun 20" in said), (0, old), said)
+            time.sleep(1.1)  # times are in whole seconds
 
 
 if __name__ == "__main__":
