@@ -263,7 +263,7 @@ said_in_the_end() {
   case $1 in
     0) say "done" ;;
     75)
-      if [ -n "$launched" ]; then
+      if [ -n "${launched:-}" ]; then
         say "interrupted with a checkpoint (exit code 75); the same command goes on"
       else
         say "asked to stop before the run was started (exit code 75); the same command starts it"
