@@ -12,6 +12,7 @@
 #include "fedhpc/engine/model_record.hpp"
 #include "fedhpc/engine/parts.hpp"
 #include "fedhpc/models/model_file.hpp"
+#include "fedhpc/training/local_steps.hpp"
 
 #include "core/digest.hpp"
 
@@ -42,6 +43,19 @@ void check_drawable(const Layout& layout, const std::string& file) {
                              "' has no rule of drawing; export the model with its weights, or set ",
                              "model.init_file"));
   }
+}
+
+/// Local steps are the more epochs, the fewer samples a client has.
+void refuse_lost_epochs(const Config& config, const Layout& layout, const Partition& partition) {
+  if (config.train.lr_unit != LrUnit::Epoch) return;
+  std::int64_t most = 0, first = 0;
+  for (std::int64_t client = 0; client < partition.clients(); ++client) {
+    const auto epochs = epochs_of_steps(config.train, layout, partition.train.count(client));
+    if (epochs > most) first = client;
+    most = std::max(most, epochs);
+  }
+  const std::int64_t trainings = config.run.rounds * config.algorithm->traits().trainings_in_round;
+  refuse_early_end(config.train, config.options(), trainings * most, concat(" of client ", first));
 }
 
 }  // namespace
@@ -158,6 +172,7 @@ void Parts::check_steps() const {
     if (steps_of(client) == 0 && partition.train.count(client) > 0) ++idle;
   }
   config.train.refuse_idle_stragglers(config.options(), most);
+  refuse_lost_epochs(config, *model->layout(), partition);
   if (idle == 0) return;
   run_log().of_run(
       LogLevel::Warning,

@@ -635,6 +635,13 @@ class BadInput(AppCase):
             (self.folder / "own.ini").write_text("[data]\nname=hdf5\nfile=data.h5\nclients=2\n[model]\nname=mlr\n")
             self.assertEqual(self.run_ok("plan", "own.ini").stderr, told)
 
+    def test_a_cosine_of_epochs_that_ends_before_local_steps_do(self):
+        keys = ["run", "base.ini", "--run.rounds=2", "--train.batch_size=20", "--train.local_steps=5",
+                "--train.lr_unit=epoch", "--train.lr_schedule=cosine", "--train.lr_period={}"]
+        words = ["train.lr_period", "rate is 0 after 3 of 4 epochs of client 0", "train.lr_final above 0"]
+        self.refused([key.format(3) for key in keys], words)
+        self.run_ok(*(key.format(4) for key in keys))
+
     def test_a_run_does_not_write_where_its_samples_are(self):
         (self.folder / "a.csv").write_text("".join(f"{i},{i % 3},{i % 2}\n" for i in range(80)))
         shutil.copy(self.folder / "a.csv", self.folder / "b.csv")
