@@ -45,6 +45,19 @@ void check_drawable(const Layout& layout, const std::string& file) {
   }
 }
 
+/// Numbers that are standardised name no rows of an embedding. Real ones stay as they are by `unit`.
+void check_row_numbers(const Config& config, const Dataset& dataset) {
+  const std::string& name = config.model.name;
+  const Standardize rule = config.data.standardize;
+  if ((name != "lstm_leaf" && name != "transformer") || rule == Standardize::None) return;
+  const std::vector<std::int64_t> first = {0};
+  const bool bytes = dataset.read(first).features.scalar_type() == at::kByte;
+  if (rule == Standardize::Unit && !bytes) return;
+  throw ConfigError(concat("model.name = ", name, " takes whole numbers, and data.standardize = ",
+                           config.options().entry("data.standardize").print(),
+                           " makes others of these; set data.standardize = none"));
+}
+
 /// Local steps are the more epochs, the fewer samples a client has.
 void refuse_lost_epochs(const Config& config, const Layout& layout, const Partition& partition) {
   if (config.train.lr_unit != LrUnit::Epoch) return;
@@ -71,6 +84,7 @@ void Parts::open_model(const Resumption* from) {
   ModelOptions of_rows = config.model;
   of_rows.type = context.type;
   model = make_model(of_rows, dataset->shape(), loss.outputs());
+  check_row_numbers(config, *dataset);
   digests.model = digest_of_model_file(config.model);
   const std::int64_t asked = loss.outputs().classes;
   loss = loss.of_outputs(model->classes());
