@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "fedhpc/comm/device_communicator.hpp"
-#include "fedhpc/comm/gpu_library.hpp"
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/log.hpp"
 
