@@ -2,14 +2,10 @@
 
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <optional>
-#include <string_view>
 
 #include <ATen/ops/full.h>
 
-#include "fedhpc/comm/device_communicator.hpp"
-#include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/log.hpp"
 #include "fedhpc/core/stop_signals.hpp"
 #include "fedhpc/engine/checkpoint.hpp"
@@ -85,6 +81,17 @@ std::string why_idle(const Experiment& experiment, const std::vector<std::int64_
              : "the clients drawn have no training samples";
 }
 
+/// Why a round's models have no score.
+std::string why_unscored(const Experiment& experiment) {
+  const bool tested =
+      experiment.parts().server_shard || !experiment.partition().test.samples.empty();
+  return experiment.parts().loss.of_sequences() && tested
+             ? "no place counts in the test samples of those that the method evaluates: the label "
+               "of each is train.ignored_label"
+             : "those that the method evaluates have no test samples; clients have their own with "
+               "data.split = client and data.train_fraction below 1";
+}
+
 /// Says once that a run diverges, once that nobody trains, and once that nothing is evaluated.
 class RoundWarnings {
  public:
@@ -100,10 +107,9 @@ class RoundWarnings {
             loss_text(report.metrics.train_loss),
             report.global_scored ? ", global loss " + loss_text(report.metrics.global_loss) : "",
             "); train.lr may be too large, or features are not scaled"));
-    warn_once(unscored_, report.evaluated && !report.global_scored && !report.personal_scored,
-              concat("no model was scored after round ", report.round,
-                     ": those that the method evaluates have no test samples; clients have their "
-                     "own with data.split = client and data.train_fraction below 1"));
+    warn_once(
+        unscored_, report.evaluated && !report.global_scored && !report.personal_scored,
+        concat("no model was scored after round ", report.round, ": ", why_unscored(experiment_)));
     if (idle_ || report.train_samples > 0) return;
     const std::string reason = why_idle(experiment_, *report.cohort);
     warn_once(idle_, !reason.empty(),
@@ -244,31 +250,7 @@ RunEnd run_experiment(Config& config, Communicator& comm, const Host& host, cons
   return {interrupted ? kInterrupted : in_vain ? kDiverged : 0, status, config.run.output};
 }
 
-/// A scheduler has given the job GPUs, the run could use them, and nobody has said that it shall not.
-void tell_of_idle_gpus(const Config& config) {
-  const char* named = std::getenv("CUDA_VISIBLE_DEVICES");
-  const std::string_view gpus = named == nullptr ? "" : named;
-  if (gpus.empty() || gpus == "-1" || gpus == "NoDevFiles" || config.model.by_autograd()) return;
-  try {
-    if (gpu_library().devices() == 0) return;
-  } catch (const Error&) {  // this build or this host has no CUDA
-    return;
-  }
-  run_log().of_run(LogLevel::Note,
-                   concat("the job has GPUs (CUDA_VISIBLE_DEVICES = ", gpus,
-                          ") and trains on the CPU; run.device = cuda uses them, cpu is silent"));
-}
-
 }  // namespace
-
-std::unique_ptr<Communicator> run_communicator(const Config& config) {
-  std::unique_ptr<Communicator> world = world_communicator(config.run.collective_timeout);
-  if (config.run.device != DeviceKind::Cuda) {
-    if (config.run.device == DeviceKind::Auto && world->rank() == 0) tell_of_idle_gpus(config);
-    return world;
-  }
-  return device_communicator(std::move(world), gpu_library());
-}
 
 void tell_notes(const Config& config) {
   for (const std::string& note : config.notes()) run_log().of_run(LogLevel::Note, note);

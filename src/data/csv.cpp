@@ -240,18 +240,25 @@ void check_first_label(const CsvTable& table, bool classes) {
                          name, " is in no other row", sentence_of_header()));
 }
 
-/// Refuses row numbers as a feature: pandas and R write them in front, without a name.
+/// Whether pandas or R gave this name to a column that has none.
+bool is_no_name(std::string_view name) {
+  return without_spaces(name).empty() || name.starts_with("Unnamed: ");
+}
+
+/// Refuses row numbers as a feature: pandas and R write them in front, without a name. After a
+/// split they are in any order.
 void check_first_column(const CsvTable& table) {
   const bool feature = table.labels.place != 0U && table.clients.place != 0U;
-  if (table.header.empty() || !feature || table.rows() < 2 ||
-      !without_spaces(table.header.front()).empty()) {
+  if (table.header.empty() || !feature || table.rows() < 2 || !is_no_name(table.header.front())) {
     return;
   }
-  const double first = table.cells.front();
-  if (first != 0 && first != 1) return;
+  std::vector<double> numbers;
   for (std::size_t row = 0; row < table.lines.size(); ++row) {
-    if (table.cells[row * table.features] != first + static_cast<double>(row)) return;
+    numbers.push_back(table.cells[row * table.features]);
+    if (numbers.back() < 0 || numbers.back() != std::floor(numbers.back())) return;
   }
+  std::ranges::sort(numbers);
+  if (std::ranges::adjacent_find(numbers) != numbers.end()) return;
   throw DataError(concat("csv file '", table.path,
                          "', column 0: it has no name and counts the rows, as pandas writes its "
                          "index; write the file with index=False (in R with row.names=FALSE), or "

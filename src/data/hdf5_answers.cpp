@@ -152,16 +152,15 @@ std::vector<std::int64_t> read_labels(const Input& input, const std::string& nam
   return labels;
 }
 
-/// The attribute `classes` of a data set, which has more of them than `largest`; none where it has
-/// none. A file may say that there are more classes than its labels show.
+/// The attribute `classes` of a data set, from `least` to `most`; none where it has none. A file may
+/// say that there are more classes than its labels show.
 std::optional<std::int64_t> said_classes(const Input& input, const std::string& name,
-                                         std::int64_t largest) {
+                                         std::int64_t least, std::int64_t most) {
   const h5::Handle dataset = h5::open_dataset(input.file, name);
   if (!h5::has_attribute(dataset, "classes")) return std::nullopt;
   const std::int64_t classes = h5::read_integer_attribute(dataset, "classes");
-  if (classes <= largest || classes > std::max(largest + 1, kPlausibleLabels)) {
-    input.fail(name, "its attribute 'classes' is ", classes, ", expected ", largest + 1, " to ",
-               std::max(largest + 1, kPlausibleLabels));
+  if (classes < least || classes > most) {
+    input.fail(name, "its attribute 'classes' is ", classes, ", expected ", least, " to ", most);
   }
   return classes;
 }
@@ -169,8 +168,8 @@ std::optional<std::int64_t> said_classes(const Input& input, const std::string& 
 /// K of labels in NAME_train.
 std::int64_t classes_of(const Input& input, const std::string& name,
                         const std::vector<std::int64_t>& labels) {
-  const std::int64_t largest = *std::max_element(labels.begin(), labels.end());
-  return said_classes(input, name, largest).value_or(largest + 1);
+  const std::int64_t least = *std::max_element(labels.begin(), labels.end()) + 1;
+  return said_classes(input, name, least, std::max(least, kPlausibleLabels)).value_or(least);
 }
 
 }  // namespace
@@ -192,7 +191,10 @@ Answers read_answers(const Input& input, std::int64_t num_train, std::int64_t nu
   answers.targets = form.floats ? read_all_targets<double>(input, form, num_train, num_test)
                                 : read_all_targets<std::int64_t>(input, form, num_train, num_test);
   // One of the targets may be train.ignored_label: what they hold is compared by the loss.
-  if (!form.floats) answers.target_classes = said_classes(input, "y_train", 0).value_or(0);
+  if (!form.floats) {
+    constexpr auto kMost = static_cast<std::int64_t>(kLargest) + 1;  // as of labels without it
+    answers.target_classes = said_classes(input, "y_train", 1, kMost).value_or(0);
+  }
   if (!input.has("label_train")) {
     answers.labels.assign(static_cast<std::size_t>(num_train + num_test), 0);
     return answers;

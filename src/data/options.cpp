@@ -109,7 +109,7 @@ void declare_partition(DataOptions& data, OptionSet& options) {
   options.add("data.clients", data.clients, count_from(1),
               "Number of clients; with data.partition=file the file's");
   options
-      .add("data.alpha", data.alpha, above(0.0),
+      .add("data.alpha", data.alpha, above_up_to(0.0, 1e298),  // draws of all clients have a sum
            "Concentration of data.partition=dirichlet; large is close to iid")
       .acts(of_partitioner({"dirichlet"}));
   options

@@ -12,6 +12,7 @@
 #include "fedhpc/engine/model_record.hpp"
 #include "fedhpc/engine/parts.hpp"
 #include "fedhpc/models/model_file.hpp"
+#include "fedhpc/training/local_steps.hpp"
 
 #include "core/digest.hpp"
 
@@ -44,6 +45,32 @@ void check_drawable(const Layout& layout, const std::string& file) {
   }
 }
 
+/// Numbers that are standardised name no rows of an embedding. Real ones stay as they are by `unit`.
+void check_row_numbers(const Config& config, const Dataset& dataset) {
+  const std::string& name = config.model.name;
+  const Standardize rule = config.data.standardize;
+  if ((name != "lstm_leaf" && name != "transformer") || rule == Standardize::None) return;
+  const std::vector<std::int64_t> first = {0};
+  const bool bytes = dataset.read(first).features.scalar_type() == at::kByte;
+  if (rule == Standardize::Unit && !bytes) return;
+  throw ConfigError(concat("model.name = ", name, " takes whole numbers, and data.standardize = ",
+                           config.options().entry("data.standardize").print(),
+                           " makes others of these; set data.standardize = none"));
+}
+
+/// Local steps are the more epochs, the fewer samples a client has.
+void refuse_lost_epochs(const Config& config, const Layout& layout, const Partition& partition) {
+  if (config.train.lr_unit != LrUnit::Epoch) return;
+  std::int64_t most = 0, first = 0;
+  for (std::int64_t client = 0; client < partition.clients(); ++client) {
+    const auto epochs = epochs_of_steps(config.train, layout, partition.train.count(client));
+    if (epochs > most) first = client;
+    most = std::max(most, epochs);
+  }
+  const std::int64_t trainings = config.run.rounds * config.algorithm->traits().trainings_in_round;
+  refuse_early_end(config.train, config.options(), trainings * most, concat(" of client ", first));
+}
+
 }  // namespace
 
 void Parts::open_model(const Resumption* from) {
@@ -57,6 +84,7 @@ void Parts::open_model(const Resumption* from) {
   ModelOptions of_rows = config.model;
   of_rows.type = context.type;
   model = make_model(of_rows, dataset->shape(), loss.outputs());
+  check_row_numbers(config, *dataset);
   digests.model = digest_of_model_file(config.model);
   const std::int64_t asked = loss.outputs().classes;
   loss = loss.of_outputs(model->classes());
@@ -158,6 +186,7 @@ void Parts::check_steps() const {
     if (steps_of(client) == 0 && partition.train.count(client) > 0) ++idle;
   }
   config.train.refuse_idle_stragglers(config.options(), most);
+  refuse_lost_epochs(config, *model->layout(), partition);
   if (idle == 0) return;
   run_log().of_run(
       LogLevel::Warning,

@@ -31,7 +31,12 @@ hsize_t chunks_needed(const Handle& properties, const std::vector<hsize_t>& shap
 }  // namespace
 
 void check_numbers(const Handle& dataset, std::size_t bytes_each) {
-  if (!holds_numbers(dataset)) throw Error("it does not hold numbers");
+  if (!holds_numbers(dataset)) {
+    const Handle type = own(H5Dget_type(dataset.id()), H5Tclose, "data type");
+    throw Error(concat("it does not hold numbers", H5Tget_class(type.id()) == H5T_ENUM
+                                                       ? "; write booleans as whole numbers (uint8)"
+                                                       : ""));
+  }
   std::uint64_t bytes = bytes_each;
   bool countable = true;
   bool empty = false;

@@ -93,8 +93,12 @@ class Embedding final : public Layer {
   }
 
   [[noreturn]] void fail(double number) const {
+    const char* remedy = number > std::floor(number) ? ", as data.standardize = none leaves them"
+                         : number > 0
+                             ? ", or more with a larger model.vocabulary (in a model file: rows)"
+                             : "";
     throw DataError(concat(place_, ": the input holds ", number,
-                           "; allowed: whole numbers from 0 to ", table_.rows - 1));
+                           "; allowed: whole numbers from 0 to ", table_.rows - 1, remedy));
   }
 
   /// The tables [C, rows, columns] in rows [C, P].

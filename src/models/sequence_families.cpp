@@ -23,6 +23,11 @@ DescriptionWriter embedded(const ModelOptions& options, const Shape& shape, std:
                              "shape ",
                              at::IntArrayRef(shape), ", so choose another model or other data"));
   }
+  if (!options.vocabulary && classes == 1) {
+    throw ConfigError(
+        "model.vocabulary = auto is the number of classes, which the data with this "
+        "train.loss have not; set it to the rows of the embedding");
+  }
   const std::int64_t rows = options.vocabulary.value_or(classes);
   const std::int64_t none = options.padding.value_or(padding);
   if (none >= rows) {

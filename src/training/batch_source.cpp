@@ -66,7 +66,7 @@ double BatchSource::rate_of(std::int64_t client, const Pass& pass, std::int64_t 
   const std::int64_t samples = shard_.train_count(client);
   const std::int64_t in_epoch =
       BatchCursor::num_batches_per_epoch(samples, options_.batch_size, singles_);
-  const std::int64_t epochs = (steps_for(samples) + in_epoch - 1) / in_epoch;  // of a training
+  const std::int64_t epochs = epochs_of_steps(options_, model_, samples);  // of a training
   const std::int64_t trainings = TrainOptions::rounds_behind(pass.round) * trainings_ + training_;
   return options_.lr_factor(trainings * epochs + step / in_epoch);
 }

@@ -51,8 +51,10 @@ Loss::Loss(const LossOptions& options, const Targets& targets, std::int64_t clas
   };
   const bool numbers = targets.kind == Targets::Kind::Numbers;
   if (numbers != (kind_ == LossKind::MeanSquaredError)) {
-    refuse(numbers ? "use mean_squared_error or auto"
-                   : "it needs targets that are real numbers, which a file holds as floats");
+    refuse(numbers
+               ? "use mean_squared_error or auto"
+               : "it needs targets that are real numbers: floats in a file, or whole numbers with "
+                 "data.label_kind = number");
   }
   if (smoothing_ > 0 && kind_ != LossKind::CrossEntropy) {
     throw ConfigError(concat("train.label_smoothing = ", smoothing_, " has no say with the loss ",

@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "fedhpc/core/error.hpp"
-#include "fedhpc/training/options.hpp"
+#include "fedhpc/training/local_steps.hpp"
 
 namespace fedhpc {
 
@@ -84,17 +84,21 @@ void TrainOptions::resolve_schedule(const OptionSet& options, std::int64_t round
                                              ", which leaves no round to train.lr_schedule = "
                                              "cosine; lower it"));
   }
-  // Local steps are at least one epoch of a training.
+  // Local steps are at least one epoch of a training; those of its samples are counted with the data.
   const std::int64_t epochs = trainings * std::max<std::int64_t>(1, local_epochs);
-  const std::int64_t units = by_epoch ? rounds * epochs : rounds;
-  if (lr_final == 0 && lr_warmup + lr_period < units) {
-    const bool given = options.origin("train.lr_period").level > Level::Stored;
-    options.refuse(given ? "train.lr_period" : "run.rounds",
-                   concat("train.lr_schedule = cosine, whose rate is 0 after ",
-                          lr_warmup + lr_period, " of ", units, by_epoch ? " epochs" : " rounds",
-                          "; allowed: no more ", by_epoch ? "epochs" : "rounds",
-                          " than that, or a run from its start with train.lr_final above 0"));
-  }
+  refuse_early_end(*this, options, by_epoch ? rounds * epochs : rounds);
+}
+
+void refuse_early_end(const TrainOptions& train, const OptionSet& options, std::int64_t units,
+                      const std::string& of) {
+  const std::int64_t end = train.lr_warmup + train.lr_period;
+  if (train.lr_schedule != LrSchedule::Cosine || train.lr_final != 0 || end >= units) return;
+  const bool given = options.origin("train.lr_period").level > Level::Stored;
+  const char* unit = train.lr_unit == LrUnit::Epoch ? " epochs" : " rounds";
+  options.refuse(given ? "train.lr_period" : "run.rounds",
+                 concat("train.lr_schedule = cosine, whose rate is 0 after ", end, " of ", units,
+                        unit, of, "; allowed: no more", unit,
+                        " than that, or a run from its start with train.lr_final above 0"));
 }
 
 void TrainOptions::refuse_lost_rates(const OptionSet& options, std::int64_t rounds, DType dtype,

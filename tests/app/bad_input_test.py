@@ -635,6 +635,33 @@ class BadInput(AppCase):
             (self.folder / "own.ini").write_text("[data]\nname=hdf5\nfile=data.h5\nclients=2\n[model]\nname=mlr\n")
             self.assertEqual(self.run_ok("plan", "own.ini").stderr, told)
 
+    def test_sequences_that_do_not_fit(self):
+        (self.folder / "own.ini").write_text(
+            "[run]\nrounds=2\nprogress=none\n[data]\nname=hdf5\nfile=data.h5\nclients=2\n[model]\nname=transformer\n"
+            "embedding=4\nheads=1\nfeed_forward=4\nlayers=1\n")
+
+        def data(kind, label):
+            words = np.arange(60).reshape(20, 3) % 5
+            with h5py.File(self.folder / "data.h5", "w") as file:
+                file["x_train"], file["y_train"] = words.astype(kind), words if label is None else 0 * words + label
+
+        for kind, rule in ((np.uint8, "unit"), (np.uint8, "pixel"), (float, "pixel")):
+            data(kind, None)
+            self.refused(["run", "own.ini", f"--data.standardize={rule}"],
+                         [f"data.standardize = {rule} makes others", "data.standardize = none"])
+        self.run_ok("run", "own.ini", "--run.output=run.h5")
+        data(float, -100)
+        done = self.run_ok("run", "own.ini", "--model.vocabulary=5", "--run.output=run.h5", "--force")
+        self.assertIn("no place counts in the test samples", done.stderr)
+        self.assertNotIn("data.split", done.stderr)
+
+    def test_a_cosine_of_epochs_that_ends_before_local_steps_do(self):
+        keys = ["run", "base.ini", "--run.rounds=2", "--train.batch_size=20", "--train.local_steps=5",
+                "--train.lr_unit=epoch", "--train.lr_schedule=cosine", "--train.lr_period={}"]
+        words = ["train.lr_period", "rate is 0 after 3 of 4 epochs of client 0", "train.lr_final above 0"]
+        self.refused([key.format(3) for key in keys], words)
+        self.run_ok(*(key.format(4) for key in keys))
+
     def test_a_run_does_not_write_where_its_samples_are(self):
         (self.folder / "a.csv").write_text("".join(f"{i},{i % 3},{i % 2}\n" for i in range(80)))
         shutil.copy(self.folder / "a.csv", self.folder / "b.csv")

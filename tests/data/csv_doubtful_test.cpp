@@ -119,14 +119,16 @@ TEST_F(DoubtfulCsvTest, NamesInTheTestFileAlone) {
 
 TEST_F(DoubtfulCsvTest, RowNumbersWithoutAName) {
   for (const std::string text :
-       {",x,y\n0,5,7\n1,6,8\n2,5,7\n", "\"\",x,y\n1,5,7\n2,6,8\n3,5,7\n"}) {
+       {",x,y\n0,5,7\n1,6,8\n2,5,7\n", "\"\",x,y\n1,5,7\n2,6,8\n3,5,7\n", ",x,y\n7,5,7\n3,6,8\n",
+        "Unnamed: 0,x,y\n0,5,7\n1,6,8\n", "Unnamed: 0.1,x,y\n9,5,7\n2,6,8\n4,5,7\n"}) {
     expect_in(
         "a.csv', column 0: it has no name and counts the rows, as pandas writes its index; "
         "write the file with index=False",
         message(text));
   }
   for (const std::string text :
-       {"i,x,y\n0,5,7\n1,6,8\n", ",x,y\n0,5,7\n2,6,8\n", ",x,y\n2,5,7\n3,6,8\n"}) {
+       {"i,x,y\n0,5,7\n1,6,8\n", ",x,y\n2,5,7\n2,6,8\n", ",x,y\n0.5,5,7\n3,6,8\n",
+        ",x,y\n-1,5,7\n3,6,8\n", "Unnamed,x,y\n0,5,7\n1,6,8\n"}) {
     write(text);
     EXPECT_EQ(open_dataset(options)->shape(), (std::vector<std::int64_t>{2})) << text;
   }

@@ -38,6 +38,7 @@ TEST(DataOptionsTest, RangesAreKept) {
   data.declare(options);
   const std::vector<std::pair<std::string, std::string>> bad = {{"data.clients", "0"},
                                                                 {"data.alpha", "0"},
+                                                                {"data.alpha", "1e308"},
                                                                 {"data.train_fraction", "0"},
                                                                 {"data.train_fraction", "1.1"},
                                                                 {"data.train_per_class", "-1"},

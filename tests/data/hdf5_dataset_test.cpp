@@ -153,6 +153,15 @@ TEST_F(Hdf5DatasetTest, WhatWasNeverWrittenOrDoesNotFitIntoMemoryIsNamed) {
               put<double>(file, "x_train", {2, 1}, {1, 2});
               h5::write_texts(file, "y_train", {"cat", "dog"});
             }));
+  const std::string booleans = refusal([](const h5::Handle& file) {
+    const h5::Handle type = h5::Handle(H5Tenum_create(H5T_NATIVE_INT8), H5Tclose);
+    const std::int8_t no = 0;
+    H5Tenum_insert(type.id(), "FALSE", &no);
+    h5::create_dataset(file, "x_train", type.id(), {2, 1});
+    put<std::int64_t>(file, "y_train", {2}, {0, 1});
+  });
+  expect_in("'/x_train': it does not hold numbers; write booleans as whole numbers (uint8)",
+            booleans);
 }
 
 TEST_F(Hdf5DatasetTest, LabelsFarBeyondTheSamplesAreRefused) {
@@ -317,7 +326,9 @@ TEST_F(Hdf5DatasetTest, ASequenceMayHaveMoreClassesThanItsPlacesShow) {
   write(fill(80));
   EXPECT_EQ(open_dataset(options)->targets().classes, 80);
   EXPECT_EQ(open_dataset(options)->classes(), 1) << "of labels, which it has not";
-  expect_in("'/y_train': its attribute 'classes' is 0, expected 1 to 65536", refusal(fill(0)));
+  expect_in("'/y_train': its attribute 'classes' is 0, expected 1 to 2147483648", refusal(fill(0)));
+  write(fill(100277));  // as many as tokens, of which a small file shows few
+  EXPECT_EQ(open_dataset(options)->targets().classes, 100277);
 }
 
 TEST_F(Hdf5DatasetTest, AFileThatIsNoHdf5OrMissingIsNamed) {

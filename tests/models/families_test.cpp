@@ -103,6 +103,8 @@ TEST(Families, OfSequencesRefuseWhatDoesNotFit) {
     return "";
   };
   EXPECT_NE(message(named("lstm_leaf"), kGrey).find("one row of whole numbers"), std::string::npos);
+  EXPECT_NE(message(named("lstm_leaf"), {20}, 1).find("model.vocabulary = auto"),
+            std::string::npos);
   ModelOptions options = named("transformer");
   options.heads = 7;
   EXPECT_NE(message(options, {20}, {5, 20}).find("model.heads is 7"), std::string::npos);

@@ -107,7 +107,12 @@ TEST(Embedding, RefusesWhatIsNoRow) {
       built({"input shape=2", "embedding rows=3 columns=2 inputs=0 parameters=t name=words"});
   const Tensor rows = at::ones({1, model->layout()->size()}, at::kFloat);
   const Activations a = model->make_activations(1, 1, at::kFloat, Use::Evaluation);
-  for (const double number : {-1.0, 3.0, 0.5, std::nan("")}) {
+  const std::vector<std::pair<double, std::string>> wrong{
+      {-1.0, ""},
+      {std::nan(""), ""},
+      {3.0, ", or more with a larger model.vocabulary (in a model file: rows)"},
+      {0.5, ", as data.standardize = none leaves them"}};
+  for (const auto& [number, remedy] : wrong) {
     a.input().copy_(at::tensor({2.0, number}).view({1, 1, 2}));
     try {
       model->forward(rows, a);
@@ -115,7 +120,7 @@ TEST(Embedding, RefusesWhatIsNoRow) {
     } catch (const DataError& error) {
       EXPECT_EQ(std::string(error.what()),
                 concat("model.file 'net.h5', layer 1 (embedding 'words'): the input holds ", number,
-                       "; allowed: whole numbers from 0 to 2"));
+                       "; allowed: whole numbers from 0 to 2", remedy));
     }
   }
   a.input().copy_(at::tensor({2.0, 0.0}).view({1, 1, 2}));

@@ -237,8 +237,10 @@ TEST(Losses, AreRefusedForOtherTargets) {
   };
   expect_in("4 real numbers a sample: use mean_squared_error or auto",
             refusal({.kind = LossKind::CrossEntropy}, numbers()));
-  expect_in("one label of 3 a sample: it needs targets that are real numbers",
-            refusal({.kind = LossKind::MeanSquaredError}, {}, 3));
+  expect_in(
+      "one label of 3 a sample: it needs targets that are real numbers: floats in a file, or "
+      "whole numbers with data.label_kind = number",
+      refusal({.kind = LossKind::MeanSquaredError}, {}, 3));
   expect_in("it needs targets 0 and 1", refusal({.kind = LossKind::BinaryCrossEntropy}, {}, 3));
   expect_in("4 whole numbers from 0 to 2 a sample: it needs targets 0 and 1",
             refusal({.kind = LossKind::BinaryCrossEntropy}, labels_to(2)));
