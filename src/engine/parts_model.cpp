@@ -47,15 +47,17 @@ void check_drawable(const Layout& layout, const std::string& file) {
 
 /// Numbers that are standardised name no rows of an embedding. Real ones stay as they are by `unit`.
 void check_row_numbers(const Config& config, const Dataset& dataset) {
-  const std::string& name = config.model.name;
+  const OptionSet& options = config.options();
   const Standardize rule = config.data.standardize;
-  if ((name != "lstm_leaf" && name != "transformer") || rule == Standardize::None) return;
+  const bool sequences = options.acts(options.entry("model.vocabulary"));
+  if (!sequences || rule == Standardize::None) return;
   const std::vector<std::int64_t> first = {0};
   const bool bytes = dataset.read(first).features.scalar_type() == at::kByte;
   if (rule == Standardize::Unit && !bytes) return;
-  throw ConfigError(concat("model.name = ", name, " takes whole numbers, and data.standardize = ",
-                           config.options().entry("data.standardize").print(),
-                           " makes others of these; set data.standardize = none"));
+  throw ConfigError(concat(
+      "model.name = ", config.model.name,
+      " takes whole numbers, and data.standardize = ", options.entry("data.standardize").print(),
+      " makes others of these; set data.standardize = none"));
 }
 
 /// Local steps are the more epochs, the fewer samples a client has.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <fcntl.h>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -35,12 +36,18 @@ struct Holder {
   std::string host;
 };
 
-Holder read_holder(int descriptor) {
+/// The holder that write_holder() has put into an open file, which may be empty; nothing where the
+/// file is another's.
+std::optional<Holder> read_holder(int descriptor) {
   std::array<char, 320> text{};
+  const ssize_t size = pread(descriptor, text.data(), text.size() - 1, 0);
+  if (size <= 0) return size == 0 ? std::optional(Holder{}) : std::nullopt;
+  std::istringstream words(text.data());
   Holder holder;
-  if (pread(descriptor, text.data(), text.size() - 1, 0) <= 0) return holder;
-  std::istringstream(text.data()) >> holder.process >> holder.host;
-  return holder;
+  std::string more;
+  const bool is_lock = text[static_cast<std::size_t>(size) - 1] == '\n' &&
+                       words >> holder.process >> holder.host && !(words >> more);
+  return is_lock ? std::optional(holder) : std::nullopt;
 }
 
 void write_holder(int descriptor) {
@@ -48,19 +55,6 @@ void write_holder(int descriptor) {
   // It is for people alone: the lock holds without it, on a full disk too.
   if (ftruncate(descriptor, 0) != 0) return;
   static_cast<void>(pwrite(descriptor, text.data(), text.size(), 0) < 0);
-}
-
-/// Whether an open file is what write_holder() leaves, on a full disk as well, and no other's.
-bool is_lock(int descriptor) {
-  std::array<char, 320> text{};
-  const ssize_t size = pread(descriptor, text.data(), text.size() - 1, 0);
-  if (size <= 0) return size == 0;
-  std::istringstream words(text.data());
-  pid_t process = 0;
-  std::string host;
-  std::string more;
-  return text[static_cast<std::size_t>(size) - 1] == '\n' && words >> process >> host &&
-         !(words >> more);
 }
 
 /// Whether a process of this host lives and is not about to end.
@@ -126,7 +120,8 @@ LockFile::LockFile(std::string path) : path_(std::move(path)) {
   const auto end = std::chrono::steady_clock::now() + kPatience;
   for (;; std::this_thread::sleep_for(kPause)) {
     const int descriptor = open(path_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (descriptor >= 0 && !is_lock(descriptor)) {
+    const std::optional<Holder> holder = descriptor >= 0 ? read_holder(descriptor) : Holder{};
+    if (!holder) {
       close(descriptor);
       state_ = State::NoFile;
       reason_ = "another file has this name";
@@ -141,7 +136,6 @@ LockFile::LockFile(std::string path) : path_(std::move(path)) {
       state_ = State::Held;
       return;
     }
-    const Holder holder = descriptor >= 0 ? read_holder(descriptor) : Holder{};
     if (descriptor >= 0) close(descriptor);
     if (locked)
       continue;  // its last holder has removed it meanwhile: no longer the one of this name
@@ -151,11 +145,11 @@ LockFile::LockFile(std::string path) : path_(std::move(path)) {
       reason_ = std::strerror(error);
       return;
     }
-    const bool known = holder.process > 0;
-    const bool lives = known && holder.host == this_host() && lives_on(holder.process);
+    const bool known = holder->process > 0;
+    const bool lives = known && holder->host == this_host() && lives_on(holder->process);
     if (!lives && std::chrono::steady_clock::now() < end) continue;
     state_ = State::Taken;
-    reason_ = known ? concat("process ", holder.process, " on ", holder.host) : "another process";
+    reason_ = known ? concat("process ", holder->process, " on ", holder->host) : "another process";
     return;
   }
 }
