@@ -40,7 +40,8 @@ void TDPFed::declare(OptionSet& options) {
   options.add("algorithm.personal_lr", personal_lr_, at_least(0.0),
               "learning rate of the personal model theta (train.lr is that of the factors)");
   options.add("algorithm.momentum", momentum_, {.low = 0, .high = 1, .high_open = true},
-              "Nesterov momentum of theta; 0: plain gradient steps");
+              "Nesterov momentum of theta; a larger one needs a smaller personal_lr; 0: plain "
+              "gradient steps");
   options.add("algorithm.inner_steps", inner_steps_, count_from(1),
               "Nesterov steps on theta with each batch (s)");
   options

@@ -106,7 +106,8 @@ class RoundWarnings {
             "that of guessing (training loss ",
             loss_text(report.metrics.train_loss),
             report.global_scored ? ", global loss " + loss_text(report.metrics.global_loss) : "",
-            "); train.lr may be too large, or features are not scaled"));
+            "); a rate (train.lr, or one of the method's own) may be too large, or features are "
+            "not scaled"));
     warn_once(
         unscored_, report.evaluated && !report.global_scored && !report.personal_scored,
         concat("no model was scored after round ", report.round, ": ", why_unscored(experiment_)));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
@@ -97,7 +98,8 @@ StartOptions start_options(const std::vector<Assignment>& assignments) {
   const RunOptions unless_told;
   StartOptions start{.timeout = unless_told.collective_timeout, .mpi = unless_told.mpi};
   const std::string value = lookup(assignments, "run.collective_timeout", "");
-  const double seconds = std::strtod(value.c_str(), nullptr);
+  double seconds = 0;  // not by strtod(), which asks the locale
+  std::from_chars(value.data(), value.data() + value.size(), seconds);
   if (seconds > 0) start.timeout = seconds;
   const std::string mpi = lookup(assignments, "run.mpi", "");
   if (mpi == "on") start.mpi = UseMpi::On;

@@ -9,7 +9,7 @@ struct TDPFedSettings {
   FactorisationSettings factorisation;  ///< cp, its ranks, and what it leaves as it is
   double personal_lr = 0.08;            ///< eta_p
   double lambda = 12;
-  double momentum = 0.9;           ///< of Nesterov's method on theta
+  double momentum = 0.5;           ///< of Nesterov's method on theta
   std::int64_t inner_steps = 5;    ///< s
   std::int64_t factor_steps = 17;  ///< s'
   double beta = 1;

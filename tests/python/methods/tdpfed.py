@@ -21,7 +21,7 @@ class TDPFed(fedhpc.Algorithm):
             options.acts(key, adam)
         options.add("lambda", 12.0, at_least=0, help="weight of the term lambda/2 ||theta - [[A]]||^2")
         options.add("personal_lr", 0.08, at_least=0, help="learning rate of theta")
-        options.add("momentum", 0.9, at_least=0, below=1, help="Nesterov momentum of theta")
+        options.add("momentum", 0.5, at_least=0, below=1, help="Nesterov momentum of theta")
         options.add("inner_steps", 5, at_least=1, help="Nesterov steps on theta with each batch (s)")
         options.add("factor_steps", 17, at_least=1, help="Adam steps on the factors after each batch", acts=adam)
         options.add("beta", 1.0, at_least=0, help="step to the mean of the clients'; 1: the mean")
