@@ -126,7 +126,11 @@ def _mark(value, depth=DEPTH):
         if hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):  # of torch, modules in modules as well
             value = value.state_dict()
         if hasattr(value, "__array__") and not isinstance(value, type):
-            array = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
+            if hasattr(value, "detach"):
+                value = value.detach().cpu()
+                short = value.is_floating_point() and value.element_size() < 4  # numpy has no bfloat16
+                value = value.float() if short else value
+            array = np.asarray(value)
             return None if array.dtype.hasobject else (str(array.dtype), array.shape,
                                                        zlib.crc32(np.ascontiguousarray(array).view(np.uint8).data))
         if isinstance(value, (np.random.Generator, np.random.BitGenerator)):

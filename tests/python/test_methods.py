@@ -394,9 +394,11 @@ class LeftOut(InFolder):
             method.still = torch.nn.Linear(2, 2)
             method.adam = torch.optim.Adam([method.weight])
             method.bits = np.random.PCG64(1)
+            method.short = torch.zeros(3, dtype=torch.bfloat16)
 
         def round(method, round):
             fedavg.FedAvg.round(method, round)
+            method.short += 1
             torch.rand(1, generator=method.draws)
             method.bits.random_raw()
             method.still(torch.ones(1, 2)).sum().item()
@@ -408,7 +410,7 @@ class LeftOut(InFolder):
 
         said = self.warned({"initialise": initialise, "round": round})
         self.assertEqual(len(said), 1, said)
-        self.assertRegex(said[0], "have changed adam, bits, draws, net, weight, which visit_state.. does not read")
+        self.assertRegex(said[0], "have changed adam, bits, draws, net, short, weight, which visit_state.. does not read")
 
     def carried(self, visits):
         """Verbs with state in an optimizer, in an object and in bools; `visits`: visit_state() visits them."""
