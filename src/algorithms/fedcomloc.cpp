@@ -37,7 +37,8 @@ void FedComLoc::declare(OptionSet& options) {
       "which moves h_i by p / train.lr times what a round has changed: that is right");
   options.add_check([this](const OptionSet& given) {
     if (where_ != Compress::Local || averaging_.links.uplink.name == "dense") return;
-    if (!averaging_.links.uplink.make()->lossless(at::kFloat)) return;
+    const bool wide = given.contains("run.dtype") && given.entry("run.dtype").print() == "float64";
+    if (!averaging_.links.uplink.make()->lossless(wide ? at::kDouble : at::kFloat)) return;
     given.refuse("algorithm.codec",
                  "algorithm.compress = local, which sends nothing compressed: gradients would be "
                  "taken at the same model; use a codec that loses something");

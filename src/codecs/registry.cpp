@@ -33,11 +33,11 @@ std::unique_ptr<Codec> make(const CodecChoice& choice) {
   return std::make_unique<FormatCodec<Format>>(choice.name, format);
 }
 
-/// The names of fedhpc's own codecs that lose something.
-std::vector<std::string> lossy() {
+/// The names of fedhpc's own codecs that lose something of values of that type.
+std::vector<std::string> lossy(at::ScalarType type) {
   std::vector<std::string> names;
   for (const auto& entry : codec_registry()) {
-    if (entry.added || entry.make({.name = entry.name})->lossless(at::kFloat)) continue;
+    if (entry.added || entry.make({.name = entry.name})->lossless(type)) continue;
     names.push_back(entry.name);
   }
   return names;
@@ -92,11 +92,14 @@ void CodecChoice::declare(OptionSet& options, const std::string& section, std::s
 void CodecChoice::declare_feedback(OptionSet& options, const std::string& section, Of payloads) {
   Names<ErrorFeedback> names{{"none", ErrorFeedback::None}, {"ef21", ErrorFeedback::Ef21}};
   if (payloads == Of::Changes) names.insert(names.begin() + 1, {"ef14", ErrorFeedback::Ef14});
+  const auto loses = [&](at::ScalarType type) {
+    return where_or_added(codec_registry(), section + ".codec", lossy(type));
+  };
   options
       .add(section + ".error_feedback", feedback, std::move(names),
            "what a sender does about what the upload's codec loses: nothing; send it later (Seide "
            "et al. 2014); or send changes of what the receiver has read (Richtarik et al. 2021)")
-      .acts(where_or_added(codec_registry(), section + ".codec", lossy()));
+      .acts(either(loses(at::kFloat), both(loses(at::kDouble), where("run.dtype", {"float64"}))));
 }
 
 bool CodecChoice::compresses_changes() const { return make()->fitted({}) != nullptr; }

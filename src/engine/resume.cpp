@@ -41,6 +41,7 @@ constexpr auto kChangeable = std::to_array<std::string_view>({"run.rounds",
                                                               "data.partition_file",
                                                               "model.file",
                                                               "model.init_file",
+                                                              "train.block",
                                                               "store.device_budget"});
 
 bool changeable(const std::string& key) {

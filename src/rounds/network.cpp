@@ -75,6 +75,7 @@ const std::vector<double>& NetworkModel::mbps(Link link) const {
 
 double NetworkModel::payload_seconds(Link link, std::int64_t sender, std::int64_t bytes) const {
   require(bytes >= 0, "a payload has no negative size");
+  if (bytes == 0) return 0;  // nothing travels
   const double latency = options_.latency_ms / 1e3;
   const double bandwidth = in_turn(mbps(link), sender);
   return bandwidth > 0 ? latency + static_cast<double>(bytes) * (8 / (bandwidth * 1e6)) : latency;

@@ -99,7 +99,7 @@ name = fedmud
 CHANGEABLE = ["run.rounds", "run.output", "run.plugin", "run.progress", "run.log_level", "run.eval_every", "run.live",
               "run.device", "run.collective_timeout", "run.mpi", "run.checkpoint_every", "run.grace_seconds",
               "run.stop_on_divergence", "data.dir", "data.file", "data.test_file", "data.partition_file", "model.file",
-              "model.init_file", "store.device_budget"]
+              "model.init_file", "train.block", "store.device_budget"]
 # With another one of these other keys have an effect, or none is among their values.
 LEFT_AS_THEY_ARE = {"run.dtype", "data.name", "data.augment", "data.split", "data.partition", "data.train_per_class",
                     "data.test_per_class", "model.name", "train.local_steps", "train.lr_schedule", "train.loss",
@@ -366,7 +366,7 @@ class BadInput(AppCase):
             "another model": (["--model.hidden=6"], ["model.hidden", "'6'", "'5'"]),
             "other clients": (["--data.clients=5"], ["data.clients", "'5'", "'4'"]),
             "another participation": (["--topology.participation=1"], ["topology.participation", "'1'", "'0.5'"]),
-            "another block width": (["--train.block=2"], ["train.block", "'2'", "'1'"]),
+            "another placement": (["--topology.placement=home"], ["topology.placement", "'home'"]),
             "other things saved": (["--run.save=draws"], ["run.save", "'draws'", "'init'"]),
             "steps for epochs": (["--train.local_steps=3"], ["train.local", "past rounds"]),
             "fewer rounds": (["--run.rounds=1"], ["run.rounds = 1", "2 rounds done", "at least 2"]),

@@ -57,7 +57,7 @@ class GoOn(Case):
         process.send_signal(signal.SIGKILL)
         process.communicate()
         self.assertLess(rounds_in(self.folder / "run.h5"), 1500)
-        self.assertIn("going on after round ", self.go_on(*keys, fast, ranks=2))
+        self.assertIn("going on after round ", self.go_on(*keys, fast, "--train.block=2", ranks=2))
         straight, resumed = (contents(self.folder / f"{name}.h5") for name in ("straight", "run"))
         for name in straight:
             if name.startswith(("model/", "rounds/train_loss", "rounds/global")):

@@ -108,6 +108,19 @@ TEST(Config, ClientsMayDifferInWhatTheyHaveOfTheNetwork) {
   EXPECT_NE(refusal({in_file("network.latency_ms", "1,2")}), "") << "of any link and end";
 }
 
+TEST(Config, Dense32LosesInFloat64) {
+  const std::vector<Assignment> feedback{in_file("algorithm.codec", "dense32"),
+                                         in_file("algorithm.error_feedback", "ef21")};
+  const std::vector<Assignment> gradients{in_file("algorithm.name", "fedcomloc"),
+                                          in_file("algorithm.compress", "local"),
+                                          in_file("algorithm.codec", "dense32")};
+  for (std::vector<Assignment> keys : {feedback, gradients}) {
+    EXPECT_NE(refusal(keys), "accepted") << "float32";
+    keys.push_back(in_file("run.dtype", "float64"));
+    EXPECT_EQ(refusal(keys), "accepted");
+  }
+}
+
 TEST(Config, AnUnknownMethodNamesTheNearest) {
   const std::string message = refusal({in_file("algorithm.name", "fedavgg")});
   EXPECT_NE(message.find("'fedavgg'"), std::string::npos) << message;
