@@ -235,17 +235,15 @@ TEST_F(TrainingOnADevice, CapturesStepsThatComeAgainAndNotTooMany) {
   const Tensor sum = at::zeros({1}, at::TensorOptions(at::kDouble).device(device()));
   int calls = 0;
   std::vector<TrainStatistics> statistics(3);
+  const std::vector<BatchRun> runs{{.first = 0, .count = 2, .batch = 5}};
+  graphs.begin({{runs, 4}});
   const auto take = [&](std::int64_t k) {
     const StepGraphs::Call step = [&](std::vector<TrainStatistics>& counted) {
       ++calls;
       sum.add_(static_cast<double>(k));
       for (std::size_t c = 0; c < 2; ++c) counted[c].samples += 5;
     };
-    graphs.take({.runs = {{.first = 0, .count = 2, .batch = 5}},
-                 .numbers = {},
-                 .sizes = {k},
-                 .addresses = {}},
-                step, statistics);
+    graphs.take({.runs = runs, .numbers = {}, .sizes = {k}, .addresses = {}}, step, statistics);
   };
   for (int repetition = 0; repetition < 3; ++repetition) take(1);
   EXPECT_EQ(calls, 2) << "once as it is, once to be captured";
@@ -262,6 +260,55 @@ TEST_F(TrainingOnADevice, CapturesStepsThatComeAgainAndNotTooMany) {
   graphs.clear();
   take(1);
   EXPECT_EQ(graphs.captured(), 129);
+}
+
+TEST_F(TrainingOnADevice, CapturesStepsWhereTheyComeOftenEnough) {
+  const auto captured = [](std::int64_t of_a_pass, double factor) {
+    StepGraphs graphs;
+    std::vector<TrainStatistics> statistics(1);
+    BatchRun run{.first = 0, .count = 1, .batch = 5};
+    for (int pass = 0; pass < 3; ++pass, run.rate *= factor) {
+      graphs.begin({{{run}, of_a_pass}});
+      for (std::int64_t step = 0; step < of_a_pass; ++step) {
+        graphs.take(
+            {.runs = {run}, .numbers = {}, .sizes = {}, .addresses = {}},
+            [](std::vector<TrainStatistics>&) {}, statistics);
+      }
+    }
+    return graphs.captured();
+  };
+  EXPECT_EQ(captured(3, 0.9), 0) << "no rate comes again";
+  EXPECT_EQ(captured(4, 0.9), 3);
+  EXPECT_EQ(captured(1, 1), 1) << "in a later pass";
+}
+
+TEST_F(TrainingOnADevice, RepeatsStepsOfEveryRateThatALongRunHas) {
+  Problem problem("synthetic", "mlr", DType::Float64);
+  constexpr std::int64_t kSteps = 6;
+  constexpr std::int64_t kRounds = 200;
+  TrainOptions options{.batch_size = 0, .local_steps = kSteps, .local_epochs = 0, .lr = 0.01};
+  options.lr_schedule = LrSchedule::Exponential;
+  options.lr_decay = 0.999;
+  problem.shard->use_device_(device());
+  std::vector<Tensor> moved;
+  for (const bool capture : {true, false}) {
+    LocalTrainer trainer(*problem.model, *problem.shard, options, problem.context(device()));
+    trainer.capture_steps(capture);
+    Rows rows{problem.start.values.to(device(), /*non_blocking=*/false, /*copy=*/true),
+              problem.start.layout};
+    const std::int64_t before = replays_on_device();
+    for (std::int64_t round = 1; round <= kRounds; ++round) {
+      trainer.train_(rows, problem.clients, round, {});
+    }
+    EXPECT_EQ(trainer.captured_steps(), capture ? kRounds : 0);
+    if (before >= 0) {
+      EXPECT_EQ(replays_on_device() - before, capture ? kRounds * (kSteps - 1) : 0)
+          << "all but the first step of each rate";
+    }
+    moved.push_back(rows.values.cpu());
+  }
+  EXPECT_TRUE(moved[0].equal(moved[1]));
+  problem.shard->use_device_(at::kCPU);
 }
 
 TEST_F(TrainingOnADevice, RepeatsStepsThatAreAlike) {
