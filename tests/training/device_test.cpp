@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -399,29 +400,38 @@ class Targeted : public Dataset {
   Tensor targets_;  // [K, T], of each label
 };
 
-TEST_F(TrainingOnADevice, EveryLossIsThatOfTheHost) {
+/// Targets of the ten labels, and the loss at them: of places, of bits and of numbers.
+std::vector<std::pair<Tensor, LossOptions>> losses() {
   const Tensor places = at::tensor({0, 1, 2, 2, -100, 0, -100, -100, -100, 1, 1, 0,    2, 0, 1,
                                     0, 0, 0, 1, -100, 1, 2,    1,    2,    0, 2, -100, 2, 1, 1})
                             .to(at::kLong)
                             .view({10, 3});
-  const std::vector<std::pair<Tensor, LossOptions>> cases = {
-      {places, {.label_smoothing = .1}},
-      {places.ge(1).to(at::kLong), {}},
-      {places.to(at::kDouble).mul_(.1), {}},
-  };
-  for (const auto& [targets, loss] : cases) {
+  return {{places, {.label_smoothing = .1}},
+          {places.ge(1).to(at::kLong), {}},
+          {places.to(at::kDouble).mul_(.1), {}}};
+}
+
+/// Six clients whose samples have such targets.
+Problem problem_of(const Tensor& targets, const LossOptions& options, DType dtype) {
+  Problem problem("glyphs", "mlr", dtype);
+  problem.dataset = std::make_unique<Targeted>(std::move(problem.dataset), targets);
+  const Loss loss(options, problem.dataset->targets(), 10);
+  problem.shard = std::make_unique<Shard>(*problem.dataset, problem.partition,
+                                          std::vector<std::int64_t>{0, 1, 2, 3, 4, 5},
+                                          make_preparation(problem.data, *problem.dataset), dtype);
+  ModelOptions of_model;
+  of_model.name = "mlr";
+  problem.model = make_model(of_model, problem.dataset->shape(), loss.outputs());
+  problem.start = {initial_row(*problem.model->layout(), 3, problem.type).repeat({6, 1}),
+                   problem.model->layout()};
+  return problem;
+}
+
+TEST_F(TrainingOnADevice, EveryLossIsThatOfTheHost) {
+  for (const auto& [targets, loss] : losses()) {
     for (const DType dtype : {DType::Float64, DType::Float32}) {
-      Problem problem("glyphs", "mlr", dtype);
-      problem.dataset = std::make_unique<Targeted>(std::move(problem.dataset), targets);
+      Problem problem = problem_of(targets, loss, dtype);
       const Loss of(loss, problem.dataset->targets(), 10);
-      problem.shard = std::make_unique<Shard>(
-          *problem.dataset, problem.partition, std::vector<std::int64_t>{0, 1, 2, 3, 4, 5},
-          make_preparation(problem.data, *problem.dataset), dtype);
-      ModelOptions of_model;
-      of_model.name = "mlr";
-      problem.model = make_model(of_model, problem.dataset->shape(), of.outputs());
-      problem.start = {initial_row(*problem.model->layout(), 3, problem.type).repeat({6, 1}),
-                       problem.model->layout()};
       const double bound = dtype == DType::Float64 ? 1e-12 : 1e-5;
       for (const std::int64_t batch : {1, 4}) {
         TrainOptions options{.batch_size = batch, .local_epochs = 2, .lr = 0.05};
@@ -448,6 +458,35 @@ TEST_F(TrainingOnADevice, EveryLossIsThatOfTheHost) {
         EXPECT_NEAR(actual[c].loss, expected[c].loss, 1e2 * bound * (1 + expected[c].loss));
       }
     }
+  }
+}
+
+TEST_F(TrainingOnADevice, EveryLossHasTheSameBitsInAnyBlock) {
+  for (const auto& [targets, loss] : losses()) {
+    Problem problem = problem_of(targets, loss, DType::Float64);
+    problem.shard->use_device_(device());
+    // Of further steps the stand-in's own bits differ: a CPU's sigmoid is another at a tensor's end.
+    TrainOptions options{.batch_size = 5, .local_steps = 1, .local_epochs = 0};
+    options.loss = loss;
+    Context context = problem.context(device());
+    context.summation = Summation::Reproducible;
+    LocalTrainer trainer(*problem.model, *problem.shard, options, context);
+    const auto losses_by = [&](std::int64_t width) {
+      std::vector<double> all;
+      for (std::int64_t first = 0; first < 6; first += width) {
+        Rows rows{problem.start.values.narrow(0, first, width).to(device()), problem.start.layout};
+        const auto clients = std::span(problem.clients).subspan(first, width);
+        for (const TrainStatistics& of : trainer.train_(rows, clients, 1, {})) {
+          all.push_back(of.loss);
+        }
+      }
+      return all;
+    };
+    const std::vector<double> together = losses_by(6);
+    for (const std::int64_t width : {1, 2, 3}) {
+      EXPECT_EQ(losses_by(width), together) << "blocks of " << width;
+    }
+    problem.shard->use_device_(at::kCPU);
   }
 }
 
