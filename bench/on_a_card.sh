@@ -12,10 +12,10 @@
 # It needs a GPU with its driver, and LibTorch with CUDA of the build's version: FEDHPC_TORCH=FOLDER, or the
 # `torch` that python3 imports. Where MPI, HDF5 and Boost are unpacked somewhere: FEDHPC_PREFIX=FOLDER
 # (tools/with_libraries.sh). compute-sanitizer, mpirun, nsys, ncu and Python's torch are used where they are; a
-# part that lacks its tool is NOT RUN. Nothing is installed or changed. FEDHPC_PART_SECONDS limits every
-# part (default 300) and FEDHPC_CARD_SECONDS all together (default 540); FEDHPC_SHARDS is the number of
-# processes that share a test (default: the cores, 12 at most). FEDHPC_BENCH_OPTIONS and
-# FEDHPC_PYTHON_BENCH_OPTIONS go to the measurements, behind the options they have here.
+# part that lacks its tool, or may not use it, is NOT RUN. Nothing is installed or changed.
+# FEDHPC_PART_SECONDS limits every part (default 300) and FEDHPC_CARD_SECONDS all together (default 540);
+# FEDHPC_SHARDS is the number of processes that share a test (default: the cores, 12 at most).
+# FEDHPC_BENCH_OPTIONS and FEDHPC_PYTHON_BENCH_OPTIONS go to the measurements, behind the options they have here.
 set -uo pipefail
 
 # --shards N PROGRAM [ARGUMENT...]: the tests of a program in N processes, their logs one after the other.
@@ -109,6 +109,8 @@ part() {
     verdict=FAIL remark="more than $limit s"
   elif [ $code -eq 77 ]; then
     verdict="NOT RUN" remark="all tests skipped: $(skip_reason "$out/$name.log")"
+  elif [ "$name" = ncu ] && grep -aq ERR_NVGPUCTRPERM "$out/$name.log"; then
+    verdict="NOT RUN" remark="ERR_NVGPUCTRPERM: this user may not read the card's counters"
   elif [ $code -ne 0 ] || [ -n "$(broken "$out/$name.log")" ]; then
     if [ $code -eq 137 ]; then remark="$remark, killed"; fi  # not by timeout: the host's memory was full
     verdict=FAIL remark="$remark, code $code: $(reason "$out/$name.log")"

@@ -205,17 +205,33 @@ class LinkedLibraries final : public CudaLibraries {
   void end_range() override { nvtxRangePop(); }
 };
 
+/// Throws Error where a card is older than the kernels: a rank may get any that there are.
+void check_cards(int devices) {
+  const int least = least_capability();
+  for (int device = 0; device < devices; ++device) {
+    cudaDeviceProp card{};
+    if (cudaGetDeviceProperties(&card, device) != cudaSuccess) {
+      throw Error(concat("CUDA device ", device, " cannot be asked for what it is"));
+    }
+    if (10 * card.major + card.minor >= least) continue;
+    throw Error(concat("CUDA device ", device, ", ", card.name, ", has compute capability ",
+                       card.major, ".", card.minor, ", and this build is for ", least / 10, ".",
+                       least % 10, " or newer; leave it out by CUDA_VISIBLE_DEVICES, or use CPUs"));
+  }
+}
+
 }  // namespace
 
 }  // namespace fedhpc
 
-/// What device_kernels() looks for in this module. Throws Error where no device can be used.
+/// What device_kernels() looks for in this module. Throws Error where a device cannot be used.
 extern "C" fedhpc::DeviceKernels* fedhpc_device_kernels() {
   int devices = 0;
   const cudaError_t status = cudaGetDeviceCount(&devices);
   if (status != cudaSuccess) {
     throw fedhpc::Error(fedhpc::concat("no CUDA device can be used: ", cudaGetErrorString(status)));
   }
+  fedhpc::check_cards(devices);
   static fedhpc::LinkedLibraries libraries;
   // LibTorch's convolutions round to TF32 unless they are told not to.
   libraries.use_precision(fedhpc::Precision::Fp32);

@@ -1,5 +1,6 @@
 // The kernels on a device.
 
+#include <algorithm>
 #include <cuda_runtime.h>
 
 #include "fedhpc/core/error.hpp"
@@ -158,6 +159,11 @@ class CudaTable final : public KernelTable<CudaLauncher> {
 };
 
 }  // namespace
+
+int least_capability() {
+  constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};  // 800 is 8.0
+  return *std::ranges::min_element(kArchitectures) / 10;
+}
 
 std::unique_ptr<DeviceKernels> make_cuda_table(CudaLibraries& libraries) {
   return std::make_unique<CudaTable>(libraries);

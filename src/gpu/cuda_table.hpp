@@ -23,6 +23,9 @@ class CudaLibraries {
   virtual void end_range() = 0;
 };
 
+/// The least compute capability that the kernels are compiled for: 80 is 8.0.
+int least_capability();
+
 /// The table with all kernels, launched on the device; `libraries` has to outlive it.
 std::unique_ptr<DeviceKernels> make_cuda_table(CudaLibraries& libraries);
 

@@ -1,6 +1,7 @@
 #include "fedhpc/math/row_products.hpp"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
 
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/error.hpp"
@@ -35,6 +36,12 @@ Tensor row_products_on_device(const Tensor& x, const Tensor& y, const ColumnRang
                                             .of_pieces = of_pieces.const_data_ptr<double>(),
                                             .sums = products.data_ptr<double>()});
   return products;
+}
+
+Tensor row_sums_on_device(const Tensor& x) {
+  const Tensor rows = x.contiguous();
+  const Tensor ones = at::ones({1, rows.size(1)}, rows.options()).expand_as(rows);
+  return row_products_on_device(rows, ones, {{0, rows.size(1)}})[1];
 }
 
 }  // namespace fedhpc

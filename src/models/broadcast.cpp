@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
+#include <vector>
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/sum.h>
+
+#include "fedhpc/core/device.hpp"
+#include "fedhpc/math/row_products.hpp"
 
 #include "models/layer_makers.hpp"
 #include "models/stacks.hpp"
@@ -27,13 +32,21 @@ bool broadcasts(const Shape& shape, const Shape& to) {
                     [](std::int64_t one, std::int64_t other) { return one == 1 || one == other; });
 }
 
-void sum_to(const Tensor& from, const Tensor& to) {
+void sum_to(const Tensor& from, const Tensor& to, const Arithmetic& arithmetic) {
   std::vector<std::int64_t> dimensions;
   for (std::int64_t d = 0; d < to.dim(); ++d) {
     if (to.size(d) != from.size(d)) dimensions.push_back(d);
   }
   if (dimensions.empty()) {
     if (!to.is_alias_of(from)) to.copy_(from);
+    return;
+  }
+  if (on_device(to) && arithmetic.summation == Summation::Reproducible) {
+    // LibTorch's order of a sum depends on how many it takes.
+    std::vector<std::int64_t> last(dimensions.size());
+    std::iota(last.begin(), last.end(), to.dim() - std::ssize(last));
+    const Tensor terms = from.movedim(dimensions, last).reshape({to.numel(), -1});
+    to.copy_(row_sums_on_device(terms).view(to.sizes()));
     return;
   }
   Tensor sum = to;
@@ -73,15 +86,15 @@ class Addition final : public Broadcast {
     Tensor sum = whole(output);
     at::add_out(sum, input(inputs, 0), input(inputs, 1), sign_);
   }
-  void backward(const Pass&, Stacks, const Tensor&, const Tensor& output_gradient,
+  void backward(const Pass& pass, Stacks, const Tensor&, const Tensor& output_gradient,
                 Stacks input_gradients, const GradientSink&) const override {
     const Tensor dy = whole(output_gradient);
     if (input_gradients[1].defined()) {
       const Tensor db = input(input_gradients, 1);
-      sum_to(dy, db);
+      sum_to(dy, db, pass.arithmetic);
       if (sign_ < 0) db.neg_();
     }
-    if (input_gradients[0].defined()) sum_to(dy, input(input_gradients, 0));
+    if (input_gradients[0].defined()) sum_to(dy, input(input_gradients, 0), pass.arithmetic);
   }
 
  private:
@@ -108,7 +121,7 @@ class Multiplication final : public Broadcast {
       const Tensor into = input(input_gradients, k);
       Tensor product = repeats(k) ? whole(pass.saved.per_sample[0]) : into;
       at::mul_out(product, whole(output_gradient), input(inputs, 1 - k));
-      if (repeats(k)) sum_to(product, into);
+      if (repeats(k)) sum_to(product, into, pass.arithmetic);
     }
   }
 };

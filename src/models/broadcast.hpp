@@ -12,6 +12,6 @@ bool broadcasts(const Shape& shape, const Shape& to);
 
 /// to = the sums of `from` over the dimensions in which `to` has length 1; both have as many
 /// dimensions. Nothing is done where they are the same memory.
-void sum_to(const Tensor& from, const Tensor& to);
+void sum_to(const Tensor& from, const Tensor& to, const Arithmetic& arithmetic);
 
 }  // namespace fedhpc

@@ -3,8 +3,10 @@
 #include <ATen/ops/mean.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/scalar_tensor.h>
-#include <ATen/ops/sum.h>
 
+#include "fedhpc/core/device.hpp"
+
+#include "models/broadcast.hpp"
 #include "models/layer_makers.hpp"
 #include "models/stacks.hpp"
 
@@ -30,13 +32,16 @@ class Reduction final : public Layer {
 
   std::int64_t output_features() const override { return values_of(kept_); }
   double forward_flops() const override { return static_cast<double>(values_of(in_)); }
-  void forward(const Pass&, Stacks inputs, const Tensor& output) const override {
+  void forward(const Pass& pass, Stacks inputs, const Tensor& output) const override {
     Tensor reduced = shaped(output, kept_);
     const Tensor input = shaped(inputs[0], in_);
-    if (kind_ == Kind::Mean) {
+    if (kind_ == Kind::Sum) {
+      sum_to(input, reduced, pass.arithmetic);
+    } else if (pass.arithmetic.summation == Summation::Fast || !on_device(input)) {
       at::mean_out(reduced, input, at::IntArrayRef(dimensions_), true);
     } else {
-      at::sum_out(reduced, input, at::IntArrayRef(dimensions_), true);
+      sum_to(input, reduced, pass.arithmetic);
+      reduced.mul_(factor_);
     }
   }
   void backward(const Pass&, Stacks, const Tensor&, const Tensor& output_gradient,

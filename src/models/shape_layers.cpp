@@ -111,10 +111,10 @@ class Expand final : public Layer {
   void forward(const Pass&, Stacks inputs, const Tensor& output) const override {
     shaped(output, shape_).copy_(shaped(inputs[0], in_));
   }
-  void backward(const Pass&, Stacks, const Tensor&, const Tensor& output_gradient,
+  void backward(const Pass& pass, Stacks, const Tensor&, const Tensor& output_gradient,
                 Stacks input_gradients, const GradientSink&) const override {
     if (!input_gradients[0].defined()) return;
-    sum_to(shaped(output_gradient, shape_), shaped(input_gradients[0], in_));
+    sum_to(shaped(output_gradient, shape_), shaped(input_gradients[0], in_), pass.arithmetic);
   }
 
  private:

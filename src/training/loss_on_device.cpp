@@ -1,10 +1,12 @@
-// train.loss on a device: tensor expressions, none of which waits for it.
+// train.loss on a device: tensor expressions, none of which waits for it. Sums of a client's losses go
+// in the order of its own samples alone, which LibTorch's do not.
 
 #include <ATen/ops/binary_cross_entropy_with_logits.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/mse_loss.h>
 
 #include "fedhpc/core/device.hpp"
+#include "fedhpc/math/row_products.hpp"
 #include "fedhpc/training/loss.hpp"
 
 namespace fedhpc {
@@ -43,7 +45,7 @@ void Loss::take(const Tensor& outputs, const Tensor& targets, const Tensor& grad
   if (kind_ != LossKind::CrossEntropy) {
     const Tensor z = outputs.reshape({clients, places});
     const Tensor y = targets.reshape({clients, places}).to(type);
-    sums.add_(each_loss(kind_, z, y).sum(1, false, at::kDouble).div_(places_));
+    sums.add_(row_sums_on_device(each_loss(kind_, z, y)).div_(places_));
     if (!gradient.defined()) return;
     const Tensor slope =
         kind_ == LossKind::BinaryCrossEntropy ? z.sigmoid().sub_(y) : z.sub(y).mul_(2);
@@ -56,11 +58,12 @@ void Loss::take(const Tensor& outputs, const Tensor& targets, const Tensor& grad
   const Tensor of_classes =
       outputs.reshape({clients, places, outputs.size(2) / places_}).log_softmax(2);
   const double even = smoothing_ / static_cast<double>(of_classes.size(2));
-  const Tensor loss = of_classes.gather(2, known)
-                          .squeeze(2)
-                          .mul_(smoothing_ - 1)
-                          .sub_(of_classes.sum(2).mul_(even));
-  sums.add_(loss.masked_fill_(ignored, 0).sum(1, false, at::kDouble));
+  const Tensor loss = of_classes.gather(2, known).squeeze(2).mul_(smoothing_ - 1);
+  if (smoothing_ > 0) {
+    const Tensor of_places = row_sums_on_device(of_classes.flatten(0, 1)).mul_(even);
+    loss.sub_(of_places.view({clients, places}).to(type));
+  }
+  sums.add_(row_sums_on_device(loss.masked_fill_(ignored, 0)));
   const Tensor count = ignored.logical_not().sum(1, false, at::kDouble);
   if (counts.defined()) counts.add_(count);
   if (!gradient.defined()) return;
@@ -83,12 +86,12 @@ void Loss::score(const Tensor& outputs, const Tensor& targets, const Tensor& sco
     const Tensor z = outputs.reshape({batch, places_, outputs.size(1) / places_});
     const Tensor loss = z.log_softmax(2).gather(2, known.unsqueeze(2)).squeeze(2).neg_();
     scores[0].copy_(told(z, known).masked_fill_(ignored, false).sum(1));
-    scores[1].copy_(loss.masked_fill_(ignored, 0).sum(1, false, at::kDouble));
+    scores[1].copy_(row_sums_on_device(loss.masked_fill_(ignored, 0)));
     scores[2].copy_(ignored.logical_not().sum(1));
     return;
   }
   const Tensor number = y.to(outputs.scalar_type());
-  scores[1].copy_(each_loss(kind_, outputs, number).sum(1, false, at::kDouble).div_(places_));
+  scores[1].copy_(row_sums_on_device(each_loss(kind_, outputs, number)).div_(places_));
   if (kind_ == LossKind::MeanSquaredError) {
     scores[0].zero_();
     return;

@@ -4,12 +4,6 @@
 
 namespace fedhpc {
 
-namespace {
-
-constexpr std::int64_t kWorthACapture = 4;  // steps: one is called, one captured
-
-}  // namespace
-
 void StepTaker::stay_near_device() {
   while (std::ssize(ahead_) >= kPassesAhead) {
     ahead_.front()->wait();
@@ -38,9 +32,10 @@ void StepTaker::begin(const PlannedBatches& planned, Steps steps,
   alike_ = on_device_ && wanted_ && steps == Steps::Alike;
   key_ = std::move(repeated);
   of_pass_.clear();
-  with_runs_.clear();
-  if (!alike_ || key_) return;
-  for (std::int64_t step = 0; step < planned.steps(); ++step) ++with_runs_[planned.runs(0, step)];
+  if (!alike_) return;
+  std::map<std::vector<BatchRun>, std::int64_t> with_runs;
+  for (std::int64_t step = 0; step < planned.steps(); ++step) ++with_runs[planned.runs(0, step)];
+  (key_ ? repeated_ : of_pass_).begin(std::move(with_runs));
 }
 
 void StepTaker::take(std::int64_t number, const StepGraphs::Call& call,
@@ -50,8 +45,6 @@ void StepTaker::take(std::int64_t number, const StepGraphs::Call& call,
   if (key_) {
     key_->runs = runs;
     repeated_.take(*key_, call, statistics);
-  } else if (with_runs_[runs] < kWorthACapture) {
-    call(statistics);
   } else {
     of_pass_.take({.runs = runs, .numbers = {}, .sizes = {}, .addresses = {}}, call, statistics);
   }

@@ -7,6 +7,10 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
+#include "fedhpc/core/error.hpp"
+#include "fedhpc/io/hdf5.hpp"
+
+#include "data/data_support.hpp"
 #include "fixtures/tiny_run.hpp"
 
 // What algorithms can be told to do beside their defaults, on a device as on the host.
@@ -153,6 +157,47 @@ TEST_P(VariantOnADevice, SameBitsWhenReproducible) {
   for (const std::string width : {"2", "3"}) {
     keys["train.block"] = width;
     expect_same_bits(run(keys, *device_ranks_), expected, *device_ranks_);
+  }
+}
+
+class ModelFileOnADevice : public DeviceRanksTest {};
+
+TEST_F(ModelFileOnADevice, SameBitsWhenReproducible) {
+  const std::vector<std::vector<std::string>> sums = {
+      {"mean dims=0 inputs=2"},
+      {"sum dims=0 inputs=2"},
+      {"slice dim=0 start=1 end=2 inputs=2", "subtract inputs=2,3", "mean dims=0 inputs=4"},
+      {"slice dim=0 start=1 end=2 inputs=2", "multiply inputs=3,2", "sum dims=0 inputs=4"},
+      {"slice dim=0 start=1 end=2 inputs=2", "expand shape=4,6 inputs=3", "multiply inputs=2,4",
+       "mean dims=0 inputs=5"}};
+  const testing_support::TemporaryFolder folder;
+  const std::string path = folder.path("net.h5");
+  for (const std::vector<std::string>& lines : sums) {
+    std::vector<std::string> all{"input shape=8", "reshape shape=4,2 inputs=0",
+                                 "linear out=6 inputs=1 parameters=a.weight,a.bias"};
+    all.insert(all.end(), lines.begin(), lines.end());
+    all.push_back(
+        concat("linear out=4 inputs=", all.size() - 1, " parameters=head.weight,head.bias"));
+    {
+      const h5::Handle file = h5::open_file(path, h5::Mode::Create);
+      h5::write_attribute(file, "fedhpc_model", std::int64_t{1});
+      h5::write_texts(file, "layers", all);
+    }
+    Keys keys = tiny_keys({{"model.name", "file"},
+                           {"model.file", path},
+                           {"run.dtype", "float32"},
+                           {"run.device", "cuda"},
+                           {"run.reproducible", "true"},
+                           {"train.block", "5"}});
+    keys.erase("model.hidden");
+    const TinyResult expected = run(keys, *alone_);
+    for (const std::string width : {"1", "2"}) {
+      SCOPED_TRACE(lines.back() + " in blocks of " + width);
+      keys["train.block"] = width;
+      expect_same_bits(run(keys, *device_ranks_), expected, *device_ranks_);
+    }
+    keys["run.device"] = "cpu";
+    EXPECT_LT(distance(expected.global, run(keys, *host_).global), 1e-5) << lines.back();
   }
 }
 

@@ -209,6 +209,13 @@ class Bundle(unittest.TestCase):
         self.verdicts(0, ["smoke_run", "nsys"], CARD)
         self.assertNotIn("torch", self.came_back()["machine.txt"])
 
+    def test_counters_that_a_user_may_not_read_are_not_run(self):
+        refusal = "echo '==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access counters.'; exit 1"
+        told = self.verdicts(0, ["smoke_run", "ncu"], {**CARD, "../bin/ncu": refusal})
+        self.assertRegex(told["ncu"], "NOT RUN +ERR_NVGPUCTRPERM: this user may not read")
+        shutil.rmtree(self.folder / "out")
+        self.assertIn(" FAIL ", self.verdicts(1, ["smoke_run", "ncu"], {**CARD, "../bin/ncu": "exit 1"})["ncu"])
+
     def test_a_card_s_parts_go_by_their_name_or_what_it_begins_with(self):
         skipped = self.verdicts(1, ["device_training_py", "memcheck", "device_test"])
         self.assertEqual(list(skipped), ["memcheck_kernels", "memcheck_tensors", "device_test", "memcheck_training",

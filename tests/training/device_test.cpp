@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -235,17 +236,15 @@ TEST_F(TrainingOnADevice, CapturesStepsThatComeAgainAndNotTooMany) {
   const Tensor sum = at::zeros({1}, at::TensorOptions(at::kDouble).device(device()));
   int calls = 0;
   std::vector<TrainStatistics> statistics(3);
+  const std::vector<BatchRun> runs{{.first = 0, .count = 2, .batch = 5}};
+  graphs.begin({{runs, 4}});
   const auto take = [&](std::int64_t k) {
     const StepGraphs::Call step = [&](std::vector<TrainStatistics>& counted) {
       ++calls;
       sum.add_(static_cast<double>(k));
       for (std::size_t c = 0; c < 2; ++c) counted[c].samples += 5;
     };
-    graphs.take({.runs = {{.first = 0, .count = 2, .batch = 5}},
-                 .numbers = {},
-                 .sizes = {k},
-                 .addresses = {}},
-                step, statistics);
+    graphs.take({.runs = runs, .numbers = {}, .sizes = {k}, .addresses = {}}, step, statistics);
   };
   for (int repetition = 0; repetition < 3; ++repetition) take(1);
   EXPECT_EQ(calls, 2) << "once as it is, once to be captured";
@@ -262,6 +261,55 @@ TEST_F(TrainingOnADevice, CapturesStepsThatComeAgainAndNotTooMany) {
   graphs.clear();
   take(1);
   EXPECT_EQ(graphs.captured(), 129);
+}
+
+TEST_F(TrainingOnADevice, CapturesStepsWhereTheyComeOftenEnough) {
+  const auto captured = [](std::int64_t of_a_pass, double factor) {
+    StepGraphs graphs;
+    std::vector<TrainStatistics> statistics(1);
+    BatchRun run{.first = 0, .count = 1, .batch = 5};
+    for (int pass = 0; pass < 3; ++pass, run.rate *= factor) {
+      graphs.begin({{{run}, of_a_pass}});
+      for (std::int64_t step = 0; step < of_a_pass; ++step) {
+        graphs.take(
+            {.runs = {run}, .numbers = {}, .sizes = {}, .addresses = {}},
+            [](std::vector<TrainStatistics>&) {}, statistics);
+      }
+    }
+    return graphs.captured();
+  };
+  EXPECT_EQ(captured(3, 0.9), 0) << "no rate comes again";
+  EXPECT_EQ(captured(4, 0.9), 3);
+  EXPECT_EQ(captured(1, 1), 1) << "in a later pass";
+}
+
+TEST_F(TrainingOnADevice, RepeatsStepsOfEveryRateThatALongRunHas) {
+  Problem problem("synthetic", "mlr", DType::Float64);
+  constexpr std::int64_t kSteps = 6;
+  constexpr std::int64_t kRounds = 200;
+  TrainOptions options{.batch_size = 0, .local_steps = kSteps, .local_epochs = 0, .lr = 0.01};
+  options.lr_schedule = LrSchedule::Exponential;
+  options.lr_decay = 0.999;
+  problem.shard->use_device_(device());
+  std::vector<Tensor> moved;
+  for (const bool capture : {true, false}) {
+    LocalTrainer trainer(*problem.model, *problem.shard, options, problem.context(device()));
+    trainer.capture_steps(capture);
+    Rows rows{problem.start.values.to(device(), /*non_blocking=*/false, /*copy=*/true),
+              problem.start.layout};
+    const std::int64_t before = replays_on_device();
+    for (std::int64_t round = 1; round <= kRounds; ++round) {
+      trainer.train_(rows, problem.clients, round, {});
+    }
+    EXPECT_EQ(trainer.captured_steps(), capture ? kRounds : 0);
+    if (before >= 0) {
+      EXPECT_EQ(replays_on_device() - before, capture ? kRounds * (kSteps - 1) : 0)
+          << "all but the first step of each rate";
+    }
+    moved.push_back(rows.values.cpu());
+  }
+  EXPECT_TRUE(moved[0].equal(moved[1]));
+  problem.shard->use_device_(at::kCPU);
 }
 
 TEST_F(TrainingOnADevice, RepeatsStepsThatAreAlike) {
@@ -352,29 +400,38 @@ class Targeted : public Dataset {
   Tensor targets_;  // [K, T], of each label
 };
 
-TEST_F(TrainingOnADevice, EveryLossIsThatOfTheHost) {
+/// Targets of the ten labels, and the loss at them: of places, of bits and of numbers.
+std::vector<std::pair<Tensor, LossOptions>> losses() {
   const Tensor places = at::tensor({0, 1, 2, 2, -100, 0, -100, -100, -100, 1, 1, 0,    2, 0, 1,
                                     0, 0, 0, 1, -100, 1, 2,    1,    2,    0, 2, -100, 2, 1, 1})
                             .to(at::kLong)
                             .view({10, 3});
-  const std::vector<std::pair<Tensor, LossOptions>> cases = {
-      {places, {.label_smoothing = .1}},
-      {places.ge(1).to(at::kLong), {}},
-      {places.to(at::kDouble).mul_(.1), {}},
-  };
-  for (const auto& [targets, loss] : cases) {
+  return {{places, {.label_smoothing = .1}},
+          {places.ge(1).to(at::kLong), {}},
+          {places.to(at::kDouble).mul_(.1), {}}};
+}
+
+/// Six clients whose samples have such targets.
+Problem problem_of(const Tensor& targets, const LossOptions& options, DType dtype) {
+  Problem problem("glyphs", "mlr", dtype);
+  problem.dataset = std::make_unique<Targeted>(std::move(problem.dataset), targets);
+  const Loss loss(options, problem.dataset->targets(), 10);
+  problem.shard = std::make_unique<Shard>(*problem.dataset, problem.partition,
+                                          std::vector<std::int64_t>{0, 1, 2, 3, 4, 5},
+                                          make_preparation(problem.data, *problem.dataset), dtype);
+  ModelOptions of_model;
+  of_model.name = "mlr";
+  problem.model = make_model(of_model, problem.dataset->shape(), loss.outputs());
+  problem.start = {initial_row(*problem.model->layout(), 3, problem.type).repeat({6, 1}),
+                   problem.model->layout()};
+  return problem;
+}
+
+TEST_F(TrainingOnADevice, EveryLossIsThatOfTheHost) {
+  for (const auto& [targets, loss] : losses()) {
     for (const DType dtype : {DType::Float64, DType::Float32}) {
-      Problem problem("glyphs", "mlr", dtype);
-      problem.dataset = std::make_unique<Targeted>(std::move(problem.dataset), targets);
+      Problem problem = problem_of(targets, loss, dtype);
       const Loss of(loss, problem.dataset->targets(), 10);
-      problem.shard = std::make_unique<Shard>(
-          *problem.dataset, problem.partition, std::vector<std::int64_t>{0, 1, 2, 3, 4, 5},
-          make_preparation(problem.data, *problem.dataset), dtype);
-      ModelOptions of_model;
-      of_model.name = "mlr";
-      problem.model = make_model(of_model, problem.dataset->shape(), of.outputs());
-      problem.start = {initial_row(*problem.model->layout(), 3, problem.type).repeat({6, 1}),
-                       problem.model->layout()};
       const double bound = dtype == DType::Float64 ? 1e-12 : 1e-5;
       for (const std::int64_t batch : {1, 4}) {
         TrainOptions options{.batch_size = batch, .local_epochs = 2, .lr = 0.05};
@@ -401,6 +458,35 @@ TEST_F(TrainingOnADevice, EveryLossIsThatOfTheHost) {
         EXPECT_NEAR(actual[c].loss, expected[c].loss, 1e2 * bound * (1 + expected[c].loss));
       }
     }
+  }
+}
+
+TEST_F(TrainingOnADevice, EveryLossHasTheSameBitsInAnyBlock) {
+  for (const auto& [targets, loss] : losses()) {
+    Problem problem = problem_of(targets, loss, DType::Float64);
+    problem.shard->use_device_(device());
+    // Of further steps the stand-in's own bits differ: a CPU's sigmoid is another at a tensor's end.
+    TrainOptions options{.batch_size = 5, .local_steps = 1, .local_epochs = 0};
+    options.loss = loss;
+    Context context = problem.context(device());
+    context.summation = Summation::Reproducible;
+    LocalTrainer trainer(*problem.model, *problem.shard, options, context);
+    const auto losses_by = [&](std::int64_t width) {
+      std::vector<double> all;
+      for (std::int64_t first = 0; first < 6; first += width) {
+        Rows rows{problem.start.values.narrow(0, first, width).to(device()), problem.start.layout};
+        const auto clients = std::span(problem.clients).subspan(first, width);
+        for (const TrainStatistics& of : trainer.train_(rows, clients, 1, {})) {
+          all.push_back(of.loss);
+        }
+      }
+      return all;
+    };
+    const std::vector<double> together = losses_by(6);
+    for (const std::int64_t width : {1, 2, 3}) {
+      EXPECT_EQ(losses_by(width), together) << "blocks of " << width;
+    }
+    problem.shard->use_device_(at::kCPU);
   }
 }
 

@@ -10,4 +10,7 @@ namespace fedhpc {
 /// values and the ranges alone, to the last bit. Copies no rows and does not wait.
 Tensor row_products_on_device(const Tensor& x, const Tensor& y, const ColumnRanges& ranges);
 
+/// The sums of rows [C, n] of a device, [C] float64 there, likewise.
+Tensor row_sums_on_device(const Tensor& x);
+
 }  // namespace fedhpc

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -59,7 +58,6 @@ class StepTaker {
   const PlannedBatches* planned_ = nullptr;
   bool alike_ = false;
   std::optional<StepGraphs::Key> key_;
-  std::map<std::vector<BatchRun>, std::int64_t> with_runs_;  // steps, where there is no key
 };
 
 }  // namespace fedhpc
