@@ -1,5 +1,6 @@
 #include "fedhpc/algorithms/fednova.hpp"
 
+#include <cmath>
 #include <string>
 
 #include <ATen/ops/tensor.h>
@@ -78,15 +79,17 @@ void FedNova::round(Round& round) {
 }
 
 double FedNova::length_of(const StepRule& rule, double eta, double mu, std::int64_t steps) {
-  double moved = 0;     // (x - y) / eta on gradients of 1
+  double length = 0;
+  double moved = 0;     // a_ik: what a gradient of 1 moves in the steps from its own on
   double velocity = 0;  // of momentum and nesterov
   const double rho = rule.kind == OptimizerKind::Sgd ? 0 : rule.momentum;
-  for (std::int64_t k = 0; k < steps; ++k) {
-    const double gradient = 1 - eta * mu * moved;
+  for (std::int64_t since = 0; since < steps; ++since) {
+    const double gradient = (since == 0 ? 1 : 0) - eta * mu * moved;
     velocity = rho * velocity + gradient;
     moved += rule.kind == OptimizerKind::Nesterov ? gradient + rho * velocity : velocity;
+    length += std::abs(moved);  // momentum and the proximal term at once may turn round
   }
-  return moved;
+  return length;
 }
 
 std::vector<double> FedNova::lengths_of(Block& block, double eta) const {

@@ -12,11 +12,10 @@
 namespace fedhpc {
 
 void PrivacyOptions::declare(OptionSet& options) {
-  options.add(
-      "privacy.clip", clip, at_least(0.0),
-      "length to which the server shortens the change that a client sends, over all "
-      "trainable columns of the payload (S of DP-FedAvg); what dsgd, pfedsop and scaffold's "
-      "control variates send are gradients; 0: as it comes");
+  options.add("privacy.clip", clip, at_least(0.0),
+              "length to which the server shortens the change that a client sends, over all "
+              "trainable columns of the payload (S of DP-FedAvg); what dsgd and pfedsop send are "
+              "gradients; 0: as it comes");
   options
       .add("privacy.noise", noise, at_least(0.0),
            "standard deviation, over privacy.clip, of the Gaussian noise that the server adds to "

@@ -62,6 +62,7 @@ std::int64_t BatchSource::steps_of(std::int64_t client, const Pass& pass) const 
 }
 
 double BatchSource::rate_of(std::int64_t client, const Pass& pass, std::int64_t step) const {
+  if (pass.purpose == Purpose::Evaluate) return 1;  // models adapt alike after any round
   if (options_.lr_unit == LrUnit::Round) return options_.lr_factor_of_round(pass.round);
   const std::int64_t samples = shard_.train_count(client);
   const std::int64_t in_epoch =

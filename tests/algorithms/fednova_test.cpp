@@ -63,11 +63,27 @@ TEST(FedNova, LengthsAreThePapers) {
   }
 }
 
+TEST(FedNova, MoreStepsAreNeverShorter) {
+  const StepRule rule{.kind = OptimizerKind::Momentum, .lr = 0.5, .momentum = 0.99};
+  double before = 0;
+  for (int steps = 1; steps < 60; ++steps) {
+    const double length = FedNova::length_of(rule, rule.lr, /*mu=*/1, steps);
+    EXPECT_GE(length, before) << steps;
+    before = length;
+  }
+  EXPECT_NEAR(FedNova::length_of(rule, 0.5, 1, 3), 1 + 1.49 + 1.2301, 1e-12);
+}
+
 TEST(FedNova, EqualStepsAreFedAvgAndUnequalOnesAreNot) {
   const std::unique_ptr<Communicator> comm = world_communicator(60);
   const Keys steps{{"train.local_epochs", "0"}, {"train.local_steps", "5"}};
   EXPECT_LT(distance(run(with_fednova(steps), *comm).global, run(tiny_keys(steps), *comm).global),
             1e-12);
+  Keys prox{{"train.local_epochs", "0"},     {"train.local_steps", "8"}, {"train.momentum", "0.99"},
+            {"train.optimizer", "momentum"}, {"train.lr", "0.3"},        {"algorithm.mu", "2"}};
+  const Tensor nova = run(with_fednova(prox), *comm).global;
+  prox["algorithm.name"] = "fedprox";
+  EXPECT_LT(distance(nova, run(tiny_keys(prox), *comm).global), 1e-9) << "where entries of a turn";
   EXPECT_GT(distance(run(with_fednova(), *comm).global, run(tiny_keys(), *comm).global), 1e-3);
 }
 

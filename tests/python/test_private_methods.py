@@ -60,12 +60,16 @@ class Private(InFolder):
             update.add(block.weights("uniform"), change)
 
         averaging(work, uploads=2)
-        self.go()
+        with h5py.File(self.go().path) as file:
+            of_two = file["rounds/epsilon"][-1]
         first, second = (sum(parts) for parts in zip(*seen))
         deviation = 0.5
         for one in (first, second, first + second):
             self.assertGreater(one.std(), 0.7 * deviation)
         self.assertLess(abs(np.corrcoef(first, second)[0, 1]), 0.3)
+        with h5py.File(fedhpc.run({**TINY, "algorithm.weighting": "uniform", "run.output": "one.h5", "run.rounds": 1,
+                                   "privacy.clip": 0.5, "privacy.noise": 0.5**0.5}, progress=False).path) as file:
+            self.assertAlmostEqual(of_two, file["rounds/epsilon"][-1], delta=1e-9 * of_two)
 
     def test_uploads_are_counted(self):
         def sends(times):

@@ -67,8 +67,10 @@ Trained train(const Problem& problem, std::int64_t k, std::int64_t round, const 
     Parameters parameters = chosen(result.parameters, moving);
     const Parameters gradient = problem.optimizer.clipped(
         with_term(chosen(step.gradient, moving), parameters, training.parameter_term));
-    optimizer.step_(parameters, pulled(gradient, parameters, centre, training.mu),
-                    rate_of(problem, k, round, training.pass, steps++), undecayed);
+    const double rate = training.purpose == Purpose::Evaluate
+                            ? 1
+                            : rate_of(problem, k, round, training.pass, steps++);
+    optimizer.step_(parameters, pulled(gradient, parameters, centre, training.mu), rate, undecayed);
     for (std::size_t i = 0; i < moving.size(); ++i) result.parameters[moving[i]] = parameters[i];
   }
   return result;

@@ -43,7 +43,7 @@ FedNovaOutcome fednova(const Problem& problem, double mu, const ServerSettings& 
       double length = 0;
       for (const double one :
            weights_of_gradients(problem.optimizer, eta, mu, batches(problem, k, t, 0).size())) {
-        length += one;
+        length += std::abs(one);
       }
       Parameters direction = plus(y.parameters, -1, x);
       for (const std::size_t i : moving) {

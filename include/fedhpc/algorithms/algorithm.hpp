@@ -109,7 +109,8 @@ struct Traits {
   std::int64_t trainings_in_round = 1;  ///< trainings of a round that train.lr_unit = epoch counts
   bool divides_by_rate = false;         ///< it divides by train.lr as the schedule has it
   /// The payloads of changes that a participant sends in a round. Of the clients' data the server
-  /// then knows the means of these over the participants alone. 0: it knows more (privacy.*).
+  /// then knows the means of these over the participants alone. 0: it knows more, or what clients
+  /// keep has to add up to what it has received, which privacy.* change.
   std::int64_t averaged_uploads = 0;
   bool sends_buffers = true;  ///< batch norm's statistics travel, but with train.buffers = local
 

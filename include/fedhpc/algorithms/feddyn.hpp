@@ -34,7 +34,6 @@ namespace fedhpc {
 /// Deviation: the authors' program divides alpha by a client's weight; here all have the same.
 class FedDyn final : public Algorithm {
  public:
-  Traits traits() const override { return {.averaged_uploads = 1}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   void round(Round& round) override;

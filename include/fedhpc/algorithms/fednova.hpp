@@ -26,14 +26,14 @@ namespace fedhpc {
 ///   p_i        algorithm.weighting     over the participants
 ///   tau_i      train.local_epochs      batches of them: clients with more samples take more steps
 ///
-/// ||a_i||_1 is what x - y_i would be, over eta, if all gradients were 1:
+/// Entry k of a_i is what a gradient of 1 in step k alone moves until the end, over eta:
 ///
 ///   SGD                  tau_i
 ///   proximal term        (1 - (1 - eta mu)^tau_i) / (eta mu)
 ///   momentum             (tau_i - rho (1 - rho^tau_i) / (1 - rho)) / (1 - rho)
 ///
-/// Steps of any of these optimizers are followed, with both at once, too. The series
-/// effective_steps is tau_eff.
+/// are ||a_i||_1. Steps of any of these optimizers are followed, with both at once, too, where
+/// entries may be negative. The series effective_steps is tau_eff.
 ///
 /// A client sends d_i and ||a_i||_1. Batch norm's statistics are averaged as they are.
 ///

@@ -30,22 +30,20 @@ namespace fedhpc {
 ///
 /// Means are weighed by algorithm.weighting, uniform by default, as in the paper. c is the mean of
 /// all c_i where clients weigh the same, or all take part; else about so: a ratio of sums. What a
-/// codec loses of a c_i+ - c_i stays missing in c, unless ef14 sends it later. A client without a
-/// local step keeps its c_i.
+/// codec loses of a c_i+ - c_i stays missing in c, unless ef14 sends it later. So would what
+/// privacy.* takes off or adds, round after round: they are refused. A client without a local step
+/// keeps its c_i.
 ///
 /// Both ways two messages travel, of the model and of the control variate. Batch norm's statistics
 /// have no control variates and are averaged. Option I costs a pass over a client's samples, at x.
 /// train.clip_norm shortens the loss's gradients; what corrects them comes after.
 ///
 /// Limit case: algorithm.control = none freezes c_i and c at 0 and is FedAvg; nothing but the model
-/// travels. With one client, or at equal clients and full batches, c_i = c, and rounds of option I
-/// and II are FedAvg's, too.
+/// travels. With one client, or at equal clients that all take part with full batches, c_i = c, and
+/// rounds of option I and II are FedAvg's, too.
 class Scaffold final : public Algorithm {
  public:
-  Traits traits() const override {
-    return {.divides_by_rate = kind_ == Control::Steps,
-            .averaged_uploads = kind_ == Control::None ? 1 : 2};
-  }
+  Traits traits() const override { return {.divides_by_rate = kind_ == Control::Steps}; }
   void declare(OptionSet& options) override;
   void initialise(const Setup& setup) override;
   void round(Round& round) override;
