@@ -98,6 +98,16 @@ class SameBits(InFolder):
         for start, other in (("own", "mixture"), ("own", "server"), ("mixture", "server")):
             self.assertGreater(np.abs(models[start] - models[other]).max(), 1e-3)
 
+    def test_scaffold_has_links_for_each_payload(self):
+        for keys in ({}, {"algorithm.error_feedback": "ef21"}, {"algorithm.downlink_codec": "drive"}):
+            keys = {"run.dtype": "float64", "algorithm.codec": "rand_k", **keys}
+            run("cpp.h5", "scaffold", **keys)
+            run("python.h5", "scaffold_py", **keys)
+            of_python, of_cpp = numbers("python.h5"), numbers("cpp.h5")
+            for name in of_cpp:
+                if name.startswith("model/global") or name == "rounds/bytes_up_client_cloud":
+                    np.testing.assert_allclose(of_python[name], of_cpp[name], rtol=0, atol=1e-12, err_msg=name)
+
     def personal(self, path):
         """The clients' own models in one row."""
         return np.concatenate([values.ravel() for name, values in sorted(numbers(path).items())
