@@ -3,6 +3,7 @@
 import copy
 import gc
 import importlib.util
+import itertools
 import json
 import operator
 import os
@@ -392,6 +393,35 @@ class LeftOut(InFolder):
                             "__slots__": ("own",)})
         self.assertEqual(len(said), 1, said)
         self.assertRegex(said[0], "have changed own, slots, window, which visit_state.. does not read")
+
+    def test_is_said_of_texts_iterators_and_helpers_that_nobody_visits(self):
+        class Helper:
+            def __init__(self):
+                self.count = 0
+
+            def visit_state(self, state, name):
+                self.count = state.integer(name, self.count)
+
+        def initialise(method, setup):
+            fedavg.FedAvg.initialise(method, setup)
+            method.phase, method.once, method.still, method.gone = "warm", None, "a text", 1.0
+            method.numbers, method.places, method.passing = itertools.count(), iter(range(100)), None
+            method.visited, method.forgotten = Helper(), Helper()
+
+        def round(method, round):
+            fedavg.FedAvg.round(method, round)
+            method.phase, method.once, method.gone, method.passing, method.later = "hot", "set", None, None, None
+            next(method.numbers), next(method.places)
+            method.visited.count += 1
+            method.forgotten.count += 1
+
+        def visit_state(method, state):
+            fedavg.FedAvg.visit_state(method, state)
+            method.visited.visit_state(state, "visited")
+
+        said = self.warned({"initialise": initialise, "round": round, "visit_state": visit_state})
+        self.assertEqual(len(said), 1, said)
+        self.assertRegex(said[0], "have changed forgotten, gone, numbers, once, phase, places, which visit_state.. does")
 
     @unittest.skipIf(importlib.util.find_spec("torch") is None, "this Python has no torch")
     def test_is_said_of_what_torch_holds(self):
