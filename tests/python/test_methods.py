@@ -421,7 +421,7 @@ class LeftOut(InFolder):
 
         said = self.warned({"initialise": initialise, "round": round, "visit_state": visit_state})
         self.assertEqual(len(said), 1, said)
-        self.assertRegex(said[0], "have changed forgotten, gone, numbers, once, phase, places, which visit_state.. does")
+        self.assertRegex(said[0], "have changed forgotten, gone, numbers, once, phase, places, which visit_state")
 
     @unittest.skipIf(importlib.util.find_spec("torch") is None, "this Python has no torch")
     def test_is_said_of_what_torch_holds(self):
