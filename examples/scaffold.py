@@ -15,7 +15,7 @@ class Scaffold(fedhpc.Algorithm):
 
     def declare(self, options):
         options.add("server_lr", 1.0, above=0, help="eta_g: step from the old model to the mean of the clients'")
-        options.averaging(weighting="uniform")
+        options.averaging(weighting="uniform", payloads="changes")
         options.add_check(self.check)
 
     def check(self, options):
@@ -30,22 +30,25 @@ class Scaffold(fedhpc.Algorithm):
         self.control = self.model.zeros()                      # [1, P]  c
         self.controls = setup.store.rows("control", self.control)      # c_i
         self.sgd = setup.optimizer(self.model)
+        # Two payloads a round: each has links, and random draws of codecs, of its own.
+        self.codec = setup.open_links(self.model)
+        self.control_codec = setup.open_links(self.control, channel=1)
 
     def round(self, round):
         update, drift = round.mean(), round.mean()
         for block in round.blocks():
             start = block.download(self.model)                 # [C, P]  y_i <- x
-            block.download(self.control)                       # c travels, too
+            control = block.download(self.control, channel=1)  # c travels, too
             own = self.controls.read(block.clients)            # [C, P]  c_i
-            correction = self.control - own                    # c - c_i
+            correction = control - own                         # c - c_i
             trained, reach = self.local_steps(block, start, correction)
             # c_i+ <- c_i - c + (x - y_i) / (K eta_l)
-            new = own - self.control
+            new = own - control
             new.add(start - trained, fedhpc.RowNumbers([1 / eta if eta > 0 else 0 for eta in reach]))
             block.keep_buffers(trained)
             weights = block.weights(self.weighting)
             update.add(weights, block.upload(trained - start, self.codec))
-            drift.add(weights, block.upload(new - own, self.codec))
+            drift.add(weights, block.upload(new - own, self.control_codec))
             block.keep(self.controls, new)
         share = len(round.cohort) / self.clients
         step = update.reduce()

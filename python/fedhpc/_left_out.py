@@ -1,5 +1,7 @@
 """Tells of what rounds change and visit_state() leaves out: after a resume it is as initialise() has made it."""
 
+import itertools
+import operator
 import random
 import warnings
 import zlib
@@ -41,7 +43,7 @@ def watched(method, base, name):
         if not looks or state.restores or "__dict__" in read:
             return
         looks = False
-        changed = {one for one, mark in _marks(method, told).items() if first.get(one) != mark}
+        changed = {one for one, mark in _marks(method, told).items() if first.get(one, repr(None)) != mark}
         told.update(changed)
         _warn(name, sorted(changed - read.keys()), "which visit_state() does not read and which will not be there after a "
                                                    "resume; add {it} to visit_state")
@@ -107,16 +109,18 @@ class _Kept:
 
 def _attributes(value):
     """The attributes of an object, such as a helper of the method; none of classes, functions and methods."""
-    if isinstance(value, type) or type(value).__module__ == "builtins" or hasattr(value, "visit_state"):
+    if isinstance(value, type) or type(value).__module__ == "builtins":
         return {}
     return attributes_of(value)
 
 
 def _mark(value, depth=DEPTH):
-    """None for what is no state: codecs, functions, texts, what lies in the store, what is over."""
+    """None for what is no state: codecs, functions, what lies in the store, what is over."""
     try:
-        if isinstance(value, (Number, np.generic)):
+        if value is None or isinstance(value, (str, bytes, Number, np.generic, itertools.count)):
             return repr(value)
+        if hasattr(value, "__next__") and hasattr(value, "__length_hint__"):  # an iterator: how much it still has
+            return operator.length_hint(value)
         if isinstance(value, _core.Optimizer):
             return _Kept(*value._kept())
         if isinstance(value, _core.EdgeRows):

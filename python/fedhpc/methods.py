@@ -110,9 +110,9 @@ class Algorithm:
     def visit_state(self, state):
         """Visits all that a round leaves for later ones but for the store: self.w = state.rows("w", self.w).
 
-        At the first checkpoint after a round, a warning names attributes of rows, numbers and generators, also inside
-        of objects, optimizers and torch's modules, that have changed since initialise() and that this verb does not
-        read, or does not set to what the state gives. What one round alone needs is a local variable.
+        At the first checkpoint after a round, a warning names attributes of rows, numbers, texts and generators, also
+        inside of objects, optimizers and torch's modules, that have changed since initialise() and that this verb does
+        not read, or does not set to what the state gives. What one round alone needs is a local variable.
         """
 
     def drawn_in(self, round):

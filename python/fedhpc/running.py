@@ -37,11 +37,11 @@ def run(config=None, *, ranks=None, on_round=None, progress=None, force=False, g
     force     replaces an earlier result instead of giving it another name
     go_on     the same call begins a run, goes on from its newest checkpoint, or finds it complete
 
-    The interpreter's lock is free while the engine trains, evaluates, sends and maps factors; arithmetic of rows keeps
-    it. Ctrl-C ends the run after its round, or between two blocks of clients, with a checkpoint, and raises
-    Interrupted; a second one raises KeyboardInterrupt in Python code of the run, if there is any. Raises ConfigError
-    and DataError with the sentences of the program, Error for a run that fails, and what a method or a callback raises.
-    The generator of the caller's torch is afterwards as it was.
+    The interpreter's lock is free while the engine trains, evaluates, sends, maps factors and waits for other ranks;
+    arithmetic of rows, stores, draws and the codecs' own verbs keep it. Ctrl-C ends the run after its round, or between
+    two blocks of clients, with a checkpoint, and raises Interrupted; a second one raises KeyboardInterrupt in Python
+    code of the run, if there is any. Raises ConfigError and DataError with the sentences of the program, Error for a
+    run that fails, and what a method or a callback raises. The generator of the caller's torch is afterwards as it was.
     """
     if force and go_on:
         raise ConfigError("force replaces a result and go_on keeps it; give one")

@@ -125,6 +125,17 @@ Rows wanted_like(const std::string& verb, const PyRows& rows, const PyRows& othe
                  .numbers = like.values.options()});
 }
 
+Rows apart(const std::string& verb, const Rows& from, const Rows& to) {
+  const Tensor& a = from.values;
+  const Tensor& b = to.values;
+  const bool same = a.const_data_ptr() == b.const_data_ptr() && a.size(0) == b.size(0);
+  const auto end = [](const Tensor& rows) { return rows.storage_offset() + rows.numel(); };
+  if (!same && a.is_alias_of(b) && a.storage_offset() < end(b) && b.storage_offset() < end(a)) {
+    refuse(verb, "rows that are the same or lie apart", "some that overlap; clone() keeps a copy");
+  }
+  return from;
+}
+
 EdgeRows wanted_edges(const std::string& verb, const PyEdgeRows& edges) {
   return {wanted_models(verb, {edges.edges.rows}, edges.edges.count()), edges.edges.first};
 }
@@ -227,6 +238,28 @@ NumpyArray copied(std::span<const T> values, const char* type, std::string_view 
   return nb::borrow<NumpyArray>(array);
 }
 
+/// Throws TypeError for an array with a mask, whose hidden numbers would be taken for others.
+void require_unmasked(const std::string& verb, nb::handle value) {
+  static PyObject* masked = nullptr;
+  if (masked == nullptr) {
+    masked = nb::object(nb::module_::import_("numpy.ma").attr("MaskedArray")).release().ptr();
+  }
+  if (!nb::isinstance(value, masked)) return;
+  throw nb::type_error(
+      concat(verb, " wants an array without a mask; array.filled(number) gives one").c_str());
+}
+
+/// Throws TypeError for complex numbers, of which the real part would be taken.
+void require_real(const std::string& verb, nb::handle value) {
+  static PyObject* is_complex = nullptr;
+  try {
+    if (!nb::cast<bool>(of_numpy("iscomplexobj", is_complex)(value))) return;
+  } catch (const nb::python_error&) {
+    return;  // lists in lists, which are not numbers at all
+  }
+  throw nb::type_error(concat(verb, " wants real numbers, got complex ones").c_str());
+}
+
 using AnyArray = nb::ndarray<nb::ro, nb::device::cpu>;
 
 at::ScalarType type_of(const std::string& verb, nb::dlpack::dtype dtype) {
@@ -234,11 +267,12 @@ at::ScalarType type_of(const std::string& verb, nb::dlpack::dtype dtype) {
   if (dtype == nb::dtype<double>()) return at::kDouble;
   if (dtype == nb::dtype<std::int64_t>()) return at::kLong;
   if (dtype == nb::dtype<bool>()) return at::kBool;
-  const char* kinds = "iuf??cb";  // of DLPack's codes, as numpy names them
-  const char kind = dtype.code < 7 ? kinds[dtype.code] : '?';
-  throw nb::type_error(
-      concat(verb, " wants an array of float32, float64, int64 or bool, got ", kind, dtype.bits / 8)
-          .c_str());
+  // Of DLPack's codes.
+  constexpr const char* kKinds[] = {"int", "uint", "float", "opaque", "bfloat", "complex", "bool"};
+  const char* kind = dtype.code < std::size(kKinds) ? kKinds[dtype.code] : "other";
+  throw nb::type_error(concat(verb, " wants an array of float32, float64, int64 or bool, got ",
+                              kind, static_cast<int>(dtype.bits))
+                           .c_str());
 }
 
 }  // namespace
@@ -251,6 +285,7 @@ NumpyArray to_numpy(std::span<const std::int64_t> values) {
 Tensor to_tensor(const std::string& verb, nb::handle value) {
   PyRows* rows = nullptr;
   if (nb::try_cast(value, rows) && rows != nullptr) return on_host(rows->get().values).clone();
+  require_unmasked(verb, value);
   AnyArray array;
   if (!nb::try_cast(value, array, /*convert=*/false)) {
     const nb::object made = nb::module_::import_("numpy").attr("asarray")(value);
@@ -303,12 +338,18 @@ Tensor to_matrix(const std::string& verb, nb::handle array, std::int64_t rows,
 std::vector<double> to_numbers(const std::string& verb, nb::handle values) {
   RowNumbers* numbers = nullptr;
   if (nb::try_cast(values, numbers) && numbers != nullptr) return numbers->values();
+  require_unmasked(verb, values);
   const Contents contents(values);
   if (const auto here = contents.of<const double>(kFloat64)) {
     return {here->begin(), here->end()};
   }
+  require_real(verb, values);
   std::vector<double> list;
   if (nb::try_cast(values, list)) return list;
+  if (nb::hasattr(values, "__array__")) {  // one of torch
+    const nb::object made = nb::module_::import_("numpy").attr("asarray")(values);
+    if (nb::try_cast(made, list)) return list;
+  }
   std::string wanted = concat(verb, " wants a list or an array [C] of numbers");
   if (nb::hasattr(values, "shape")) {
     const nb::str shape(nb::handle(nb::object(values.attr("shape"))));
@@ -336,6 +377,7 @@ std::vector<double> to_weights(const std::string& verb, nb::handle values, std::
 
 double to_number(const std::string& what, nb::handle value) {
   double number = 0;
+  require_real(what, value);
   if (nb::try_cast(value, number)) return number;
   throw nb::type_error(
       concat(what, " is a number, and not a ", nb::type_name(value.type()).c_str()).c_str());
@@ -380,6 +422,13 @@ std::vector<std::int64_t> to_ids(const std::string& verb, nb::handle values) {
   throw nb::type_error(concat(verb, " wants a list or an array of whole numbers",
                               truths ? ", and not of truth values" : "")
                            .c_str());
+}
+
+void require_once(const std::string& verb, const char* one, const std::vector<std::int64_t>& ids) {
+  std::vector<std::int64_t> sorted = ids;
+  std::ranges::sort(sorted);
+  const auto twice = std::ranges::adjacent_find(sorted);
+  if (twice != sorted.end()) refuse(verb, concat("each ", one, " once"), concat(*twice, " twice"));
 }
 
 Tag to_tag(const std::string& name, const char* and_more) {

@@ -66,8 +66,11 @@ PyRows download(PyBlock& self, const PyRows& models, nb::handle codec, std::int6
 PyRows download_of_edges(PyBlock& self, const PyEdgeRows& models, nb::handle codec) {
   std::shared_ptr<const Codec> made;
   const EdgeRows sent = wanted_edges("block.download", models);
-  if (codec.is_none()) return {self.get().download(sent)};
-  return {self.get().download(sent, to_codec("block.download", codec, sent.rows, made))};
+  Block& block = self.get();
+  const Codec* chosen =
+      codec.is_none() ? nullptr : &to_codec("block.download", codec, sent.rows, made);
+  const nb::gil_scoped_release unlocked;
+  return {chosen == nullptr ? block.download(sent) : block.download(sent, *chosen)};
 }
 
 /// Passes are numbers of a draw's key.
@@ -177,7 +180,13 @@ NumpyArray send(PyBlock& self, const std::string& direction, const RandomColumns
   if (direction != "up" && direction != "down") {
     refuse("block.send", "up or down", "'" + direction + "'");
   }
-  return to_numpy(self.get().send(direction == "up" ? Direction::Up : Direction::Down, columns));
+  Block& block = self.get();
+  Tensor sent;
+  {
+    const nb::gil_scoped_release unlocked;
+    sent = block.send(direction == "up" ? Direction::Up : Direction::Down, columns);
+  }
+  return to_numpy(sent);
 }
 
 void require_client(const char* verb, const Block& block, std::int64_t client) {
@@ -332,8 +341,9 @@ void bind_blocks(nb::module_& core) {
           "note",
           [](PyBlock& self, const std::string& metric, nb::handle values) {
             Block& block = self.get();
-            self.session->require_metric("block.note", metric);
-            block.note(metric, to_numbers("block.note", values, block.count()));
+            const std::vector<double> numbers = to_numbers("block.note", values, block.count());
+            self.session->begin_note("block.note", metric, /*parts=*/true);
+            block.note(metric, numbers);
           },
           nb::arg("metric"), nb::arg("values"),
           "Adds a value of each client [C] to a series of setup.add_metric: the mean over "

@@ -5,7 +5,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
-#include <set>
 
 #include "fedhpc/core/device.hpp"
 
@@ -25,6 +24,11 @@ struct PyCoupling {
     session->time()->check();
     return coupling;
   }
+  /// For what is collective.
+  const Coupling& together(const std::string& verb) const {
+    session->require_no_loop("coupling." + verb);
+    return get();
+  }
   Rows rows(const std::string& verb, const PyRows& rows, const LayoutPtr& layout = nullptr) const {
     return wanted("coupling." + verb, rows, own, layout);
   }
@@ -41,7 +45,7 @@ NumpyArray squared_distances(const PyCoupling& self, const PyRows& a, const PyRo
   Tensor distances;
   {
     const nb::gil_scoped_release unlocked;
-    distances = self.get().squared_distances(one, other, ranges);
+    distances = self.together("squared_distances").squared_distances(one, other, ranges);
   }
   return to_numpy(distances);
 }
@@ -56,7 +60,7 @@ NumpyArray dots(const PyCoupling& self, const PyRows& a, const PyRows& b, nb::ha
   Tensor products;
   {
     const nb::gil_scoped_release unlocked;
-    products = self.get().dots(one, other, ranges, centre);
+    products = self.together("dots").dots(one, other, ranges, centre);
   }
   return to_numpy(products);
 }
@@ -70,15 +74,59 @@ NumpyArray over_pairs(const PyCoupling& self, const nb::list& matrices, std::int
   if (static_cast<std::int64_t>(own.size()) != self.own) {
     refuse("coupling.over_pairs", concat(self.own, " matrices"), concat(own.size()));
   }
-  return to_numpy(self.get().over_pairs(own, columns, [&](const Tensor& a, const Tensor& b) {
+  const auto of_pair = [&](const Tensor& a, const Tensor& b) {
+    const nb::gil_scoped_acquire lock;
     return to_number("what the value of coupling.over_pairs returns",
                      value(to_numpy(a, false), to_numpy(b, false)));
-  }));
+  };
+  Tensor values;
+  {
+    const nb::gil_scoped_release unlocked;
+    values = self.together("over_pairs").over_pairs(own, columns, of_pair);
+  }
+  return to_numpy(values);
+}
+
+NumpyArray all_rows(const PyCoupling& self, nb::handle values) {
+  const Tensor own = to_tensor("coupling.all_rows", values);
+  if (own.dim() < 1 || own.size(0) != self.own) {
+    refuse("coupling.all_rows", concat("an array [", self.own, ", ...]"), shape_text(own));
+  }
+  Tensor all;
+  {
+    const nb::gil_scoped_release unlocked;
+    all = self.together("all_rows").all_rows(own);
+  }
+  return to_numpy(all);
 }
 
 std::int64_t whole_multiple(std::int64_t multiple) {
   if (multiple < 1) refuse("coupling", "a multiple of at least 1", concat(multiple));
   return multiple;
+}
+
+NumpyArray to_columns_of_all(const PyCoupling& self, const PyRows& rows, std::int64_t multiple) {
+  const Rows own = self.rows("to_columns", rows);
+  whole_multiple(multiple);
+  Tensor columns;
+  {
+    const nb::gil_scoped_release unlocked;
+    columns = self.together("to_columns").to_columns(own, multiple);
+  }
+  return to_numpy(columns);
+}
+
+void from_columns(const PyCoupling& self, const PyRows& rows, nb::handle columns,
+                  std::int64_t multiple) {
+  const Rows own = self.rows("from_columns", rows);
+  const Range range = self.get().own_columns(own.layout->size(), whole_multiple(multiple));
+  const Tensor values = to_tensor("coupling.from_columns", columns);
+  if (values.dim() != 2 || values.size(0) != self.get().count() || values.size(1) != range.size()) {
+    refuse("coupling.from_columns", "an array " + shape_text(self.get().count(), range.size()),
+           shape_text(values));
+  }
+  const nb::gil_scoped_release unlocked;
+  self.together("from_columns").from_columns_(own, values.to(own.values.scalar_type()), multiple);
 }
 
 }  // namespace
@@ -87,17 +135,19 @@ nb::object coupling_of(const PyRound& round, nb::handle ids) {
   round.session->require_no_loop("round.coupling");
   const std::vector<std::int64_t> own = to_ids("round.coupling", ids);
   const std::vector<std::int64_t>& known = round.session->store().clients();
-  std::set<std::int64_t> named;
   for (const std::int64_t client : own) {
     if (!std::ranges::binary_search(known, client)) {
       refuse("round.coupling", "clients of this rank", concat(client));
     }
-    if (!named.insert(client).second) {
-      refuse("round.coupling", "each client once", concat(client, " twice"));
-    }
   }
-  return nb::cast(std::make_unique<PyCoupling>(PyCoupling{
-      round.session->get().coupling(own), static_cast<std::int64_t>(own.size()), round.session}));
+  require_once("round.coupling", "client", own);
+  const auto count = static_cast<std::int64_t>(own.size());
+  const auto begun = [&] {
+    const nb::gil_scoped_release unlocked;
+    return std::make_unique<PyCoupling>(
+        PyCoupling{round.session->get().coupling(own), count, round.session});
+  };
+  return nb::cast(begun());
 }
 
 void bind_coupling(nb::module_& core) {
@@ -115,18 +165,8 @@ void bind_coupling(nb::module_& core) {
           },
           "The clients of all ranks, ascending: int64 [N].")
       .def("__len__", [](const PyCoupling& self) { return self.get().count(); })
-      .def(
-          "all_rows",
-          [](const PyCoupling& self, nb::handle values) {
-            const Tensor own = to_tensor("coupling.all_rows", values);
-            if (own.dim() < 1 || own.size(0) != self.own) {
-              refuse("coupling.all_rows", concat("an array [", self.own, ", ...]"),
-                     shape_text(own));
-            }
-            return to_numpy(self.get().all_rows(own));
-          },
-          nb::arg("values"),
-          "One entry per client of this rank, [n, ...], of all clients on every rank: [N, ...].")
+      .def("all_rows", &all_rows, nb::arg("values"),
+           "One entry per client of this rank, [n, ...], of all clients on every rank: [N, ...].")
       .def("squared_distances", &squared_distances, nb::arg("a"), nb::arg("b"),
            nb::arg("columns") = "trainable",
            "||a_i - b_j||^2 over these columns for all clients i and j: float64 [N, N].")
@@ -140,7 +180,7 @@ void bind_coupling(nb::module_& core) {
             const Tensor matrix = self.pairs("mix", coefficients);
             const Rows own = self.rows("mix", rows);
             const nb::gil_scoped_release unlocked;
-            return PyRows{self.get().mix(matrix, own)};
+            return PyRows{self.together("mix").mix(matrix, own)};
           },
           nb::arg("coefficients"), nb::arg("rows"),
           "sum_j coefficients[i, j] rows_j for this rank's clients i, [n, P].")
@@ -150,7 +190,7 @@ void bind_coupling(nb::module_& core) {
             const Tensor matrix = self.pairs("approach", shares);
             const Rows own = self.rows("approach", rows);
             const nb::gil_scoped_release unlocked;
-            return PyRows{self.get().approach(matrix, own)};
+            return PyRows{self.together("approach").approach(matrix, own)};
           },
           nb::arg("shares"), nb::arg("rows"),
           "rows_i + sum_j shares[i, j] (rows_j - rows_i) for this rank's clients i, [n, P].")
@@ -162,32 +202,10 @@ void bind_coupling(nb::module_& core) {
           },
           nb::arg("columns"), nb::arg("multiple") = 1,
           "The columns (begin, end) of P that this rank gets from to_columns.")
-      .def(
-          "to_columns",
-          [](const PyCoupling& self, const PyRows& rows, std::int64_t multiple) {
-            return to_numpy(
-                self.get().to_columns(self.rows("to_columns", rows), whole_multiple(multiple)));
-          },
-          nb::arg("rows"), nb::arg("multiple") = 1,
-          "Transposes rows [n, P] over ranks: own_columns of all clients, [N, w].")
-      .def(
-          "from_columns",
-          [](const PyCoupling& self, const PyRows& rows, nb::handle columns,
-             std::int64_t multiple) {
-            const Rows own = self.rows("from_columns", rows);
-            const Range range =
-                self.get().own_columns(own.layout->size(), whole_multiple(multiple));
-            const Tensor values = to_tensor("coupling.from_columns", columns);
-            if (values.dim() != 2 || values.size(0) != self.get().count() ||
-                values.size(1) != range.size()) {
-              refuse("coupling.from_columns",
-                     "an array " + shape_text(self.get().count(), range.size()),
-                     shape_text(values));
-            }
-            self.get().from_columns_(own, values.to(own.values.scalar_type()), multiple);
-          },
-          nb::arg("rows"), nb::arg("columns"), nb::arg("multiple") = 1,
-          "Puts columns [N, w] back into the clients' rows [n, P].")
+      .def("to_columns", &to_columns_of_all, nb::arg("rows"), nb::arg("multiple") = 1,
+           "Transposes rows [n, P] over ranks: own_columns of all clients, [N, w].")
+      .def("from_columns", &from_columns, nb::arg("rows"), nb::arg("columns"),
+           nb::arg("multiple") = 1, "Puts columns [N, w] back into the clients' rows [n, P].")
       .def("over_pairs", &over_pairs, nb::arg("matrices"), nb::arg("columns"), nb::arg("value"),
            "value(a_i, a_j) for all clients i and j: float64 [N, N]. This rank gives a matrix "
            "[n_i, columns] per client; `value` is symmetric and asked for i <= j alone.");

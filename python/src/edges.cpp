@@ -16,6 +16,8 @@ struct PyEdges {
   RoundSessionPtr session;
 
   EdgeTier& get() const { return session->get().edges(); }
+  /// The edges of this rank.
+  std::int64_t count() const { return std::ssize(get().equal_weights()); }
 };
 
 struct PyEdgeMean {
@@ -41,6 +43,7 @@ void edge_rounds(const PyEdges& self, std::int64_t count, const nb::callable& ed
   if (session.in_edge_rounds) {
     throw std::runtime_error("edges.rounds was called from inside of an edge round");
   }
+  if (count < 0) refuse("edges.rounds", "a count from 0 on", concat(count));
   const Flagged inside(session.in_edge_rounds);
   tier.rounds(count, [&] {
     edge_round();
@@ -98,11 +101,15 @@ void bind_edges(nb::module_& core) {
             std::shared_ptr<const Codec> made;
             const Rows sent = wanted("edges.download", model, 1, edges.edges.rows.layout);
             wanted_edges("edges.download", edges);
-            if (codec.is_none()) {
-              self.get().download_(sent, edges.edges);
-              return;
+            EdgeTier& tier = self.get();
+            const Codec* chosen =
+                codec.is_none() ? nullptr : &to_codec("edges.download", codec, sent, made);
+            const nb::gil_scoped_release unlocked;
+            if (chosen == nullptr) {
+              tier.download_(sent, edges.edges);
+            } else {
+              tier.download_(sent, edges.edges, *chosen);
             }
-            self.get().download_(sent, edges.edges, to_codec("edges.download", codec, sent, made));
           },
           nb::arg("model"), nb::arg("edges"), nb::arg("codec") = nb::none(),
           "Sends the cloud's model [1, P] to the drawn edges, whose rows of `edges` become it. "
@@ -170,8 +177,10 @@ void bind_edges(nb::module_& core) {
       .def(
           "note",
           [](const PyEdges& self, const std::string& metric, nb::handle values) {
-            self.session->require_metric("edges.note", metric);
-            self.get().note(metric, to_numbers("edges.note", values));
+            EdgeTier& tier = self.get();
+            const std::vector<double> numbers = to_numbers("edges.note", values, self.count());
+            self.session->begin_note("edges.note", metric, /*parts=*/true);
+            tier.note(metric, numbers);
           },
           nb::arg("metric"), nb::arg("values"),
           "Adds a value of each edge of this rank [E] to a series: the mean over training() of "

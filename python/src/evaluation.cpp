@@ -13,6 +13,12 @@ namespace fedhpc::python {
 
 namespace {
 
+/// Throws ValueError for what is handed over a second time: the last alone would be scored.
+void require_first(const char* verb, bool handed) {
+  if (!handed) return;
+  throw nb::value_error(concat(verb, " was called before; it hands over models once").c_str());
+}
+
 /// C clients that are evaluated together, in their time.
 struct PyEvaluationBlock {
   Held<EvaluationBlock> block;
@@ -53,6 +59,7 @@ Classifier classifier_of(const nb::object& function) {
 void evaluate(PyEvaluationBlock& self, const PyRows& models, nb::object fit) {
   EvaluationBlock& block = *self.block;
   const Rows rows = models.owned(wanted_models("block.evaluate", models, self.count()));
+  require_first("block.evaluate", *self.evaluated);
   *self.evaluated = true;
   if (fit.is_none()) {
     const nb::gil_scoped_release unlocked;
@@ -68,8 +75,12 @@ void evaluate(PyEvaluationBlock& self, const PyRows& models, nb::object fit) {
 }
 
 void each_block(const PyEvaluation& self, const nb::callable& work) {
+  Evaluation& evaluation = *self.evaluation;
+  require_first("evaluation.each_block", self.handed->personal);
   self.handed->personal = true;
-  self.evaluation->each_block([&](EvaluationBlock& block) {
+  const nb::gil_scoped_release unlocked;
+  evaluation.each_block([&](EvaluationBlock& block) {
+    const nb::gil_scoped_acquire lock;
     const TimePtr time = time_of(
         "this block is over: a block of an evaluation can be used only in the function given to "
         "each_block");
@@ -105,8 +116,10 @@ void bind_evaluation_block(nb::module_& core) {
           "as_received",
           [](const PyEvaluationBlock& self, const PyRows& models) {
             EvaluationBlock& block = *self.block;
-            return PyRows{block.as_received(
-                models.owned(wanted_models("block.as_received", models, self.count())))};
+            const Rows from =
+                models.owned(wanted_models("block.as_received", models, self.count()));
+            const nb::gil_scoped_release unlocked;
+            return PyRows{block.as_received(from)};
           },
           nb::arg("models"),
           "Models [C, P] as clients receive them: with their own batch-norm statistics where "
@@ -123,12 +136,17 @@ void bind_evaluation(nb::module_& core) {
   bind_evaluation_block(core);
   nb::class_<PyEvaluation>(
       core, "Evaluation",
-      "A method hands over its models here, to be scored and kept. State never changes here.")
+      "A method hands over its models here, to be scored and kept, each once. State never changes "
+      "here.")
       .def(
           "global_model",
           [](const PyEvaluation& self, const PyRows& model) {
-            self.evaluation->global(wanted_models("evaluation.global_model", model, 1));
+            Evaluation& evaluation = *self.evaluation;
+            const Rows global = wanted_models("evaluation.global_model", model, 1);
+            require_first("evaluation.global_model", self.handed->global);
             self.handed->global = true;
+            const nb::gil_scoped_release unlocked;
+            evaluation.global(global);
           },
           nb::arg("model"),
           "The global model [1, P], scored on all test data, and on each client's own where the "
@@ -136,7 +154,10 @@ void bind_evaluation(nb::module_& core) {
       .def(
           "shared",
           [](const PyEvaluation& self, const PyRows& columns) {
-            self.evaluation->shared(wanted("evaluation.shared", columns, 1));
+            Evaluation& evaluation = *self.evaluation;
+            const Rows shared = wanted("evaluation.shared", columns, 1);
+            require_first("evaluation.shared", self.handed->shared);
+            evaluation.shared(shared);
             self.handed->shared = true;
           },
           nb::arg("columns"),
@@ -148,13 +169,22 @@ void bind_evaluation(nb::module_& core) {
             if (!layout) {
               throw nb::value_error("evaluation.factors is for methods that name factorisations");
             }
-            self.evaluation->factors(wanted("evaluation.factors", factors, 1, layout));
+            Evaluation& evaluation = *self.evaluation;
+            const Rows handed = wanted("evaluation.factors", factors, 1, layout);
+            require_first("evaluation.factors", self.handed->factors);
+            self.handed->factors = true;
+            evaluation.factors(handed);
           },
           nb::arg("factors"), "The factors [1, Q] behind the global model, kept beside it.")
       .def(
           "edges",
           [](const PyEvaluation& self, const PyEdgeRows& models) {
-            self.evaluation->edges(wanted_edges("evaluation.edges", models));
+            Evaluation& evaluation = *self.evaluation;
+            const EdgeRows edges = wanted_edges("evaluation.edges", models);
+            require_first("evaluation.edges", self.handed->edges);
+            self.handed->edges = true;
+            const nb::gil_scoped_release unlocked;
+            evaluation.edges(edges);
           },
           nb::arg("models"), "The edges' models, scored on the test samples of their clients.")
       .def("each_block", &each_block, nb::arg("work"),

@@ -11,6 +11,8 @@ struct HandedOver {
   bool global = false;
   bool shared = false;
   bool personal = false;
+  bool factors = false;
+  bool edges = false;
 };
 
 /// An evaluation in its time.

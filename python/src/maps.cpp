@@ -91,9 +91,12 @@ void bind_fits(nb::class_<PyFactorMap, PyRowMap>& bound) {
              const PyRows& du) {
             FactorMap& map = self.of_factors();
             const std::int64_t count = u.get().count();
-            map.distance_gradient_(wanted("map.distance_gradient", u, count, map.factors()),
-                                   wanted("map.distance_gradient", w, count, map.full()), scale,
-                                   wanted("map.distance_gradient", du, count, map.factors()));
+            const char* verb = "map.distance_gradient";
+            const Rows at = wanted(verb, u, count, map.factors());
+            const Rows from = wanted(verb, w, count, map.full());
+            const Rows to = wanted(verb, du, count, map.factors());
+            const nb::gil_scoped_release unlocked;
+            map.distance_gradient_(at, from, scale, to);
           },
           nb::arg("u"), nb::arg("w"), nb::arg("scale"), nb::arg("du"),
           "Writes into du [C, Q] the gradients with respect to u of scale/2 ||w - expand(u)||^2, "
@@ -116,9 +119,15 @@ void bind_fits(nb::class_<PyFactorMap, PyRowMap>& bound) {
           [](const PyFactorMap& self, std::int64_t l, const PyRows& model, const PyRows& start,
              std::int64_t sweeps) {
             FactorMap& map = self.of_factors();
-            return to_numpy(on_host(
-                map.fit_layer(layer_of(map, l), wanted("map.fit_layer", model, 1, map.full()),
-                              wanted("map.fit_layer", start, 1, map.factors()), sweeps)));
+            const std::int64_t layer = layer_of(map, l);
+            const Rows of = wanted("map.fit_layer", model, 1, map.full());
+            const Rows near = wanted("map.fit_layer", start, 1, map.factors());
+            Tensor fitted;
+            {
+              const nb::gil_scoped_release unlocked;
+              fitted = on_host(map.fit_layer(layer, of, near, sweeps));
+            }
+            return to_numpy(fitted);
           },
           nb::arg("layer"), nb::arg("model"), nb::arg("start"), nb::arg("sweeps"),
           "The factors [q] of one factorised layer, near those of `start` [1, Q], fitted to "
@@ -255,7 +264,9 @@ void bind_maps(nb::module_& core) {
           "merge",
           [](const PyUpdateMap& self, const PyRows& u) {
             self.time->check();
-            self.owned->merge_(wanted("map.merge", u, 1, self.owned->factors()));
+            const Rows merged = wanted("map.merge", u, 1, self.owned->factors());
+            const nb::gil_scoped_release unlocked;
+            self.owned->merge_(merged);
           },
           nb::arg("u"), "W += expand(u), u [1, Q].");
 }

@@ -35,7 +35,10 @@ void bind_numbers(nb::module_& core) {
           "A copy as a numpy array [C]; on a GPU the host waits for them.")
       .def(
           "__array__",
-          [](const RowNumbers& self, nb::object dtype, nb::object /*copy*/) {
+          [](const RowNumbers& self, nb::object dtype, nb::object copy) {
+            if (!copy.is_none() && !nb::cast<bool>(nb::bool_(copy))) {
+              throw nb::value_error("RowNumbers as an array are a copy, which copy=False forbids");
+            }
             const nb::object array = to_numpy(std::span<const double>(self.values()));
             return dtype.is_none() ? array : array.attr("astype")(dtype);
           },
@@ -154,7 +157,8 @@ void bind_part(nb::module_& core) {
           "put",
           [](const PyRowPart& self, const PyRows& rows, const PyRows& part) {
             const Rows to = self.whole_rows("part.put", rows);
-            self.part.put_(to, self.part_rows("part.put", part, to, /*or_one=*/true));
+            self.part.put_(
+                to, apart("part.put", self.part_rows("part.put", part, to, /*or_one=*/true), to));
           },
           nb::arg("rows"), nb::arg("part"),
           "Sets the columns of rows [C, P] to a part [C, Q] or [1, Q], in place.")
@@ -164,10 +168,12 @@ void bind_part(nb::module_& core) {
              const PyRows& a, nb::handle fb, const PyRows& b) {
             const char* verb = "part.add_two";
             const Rows sum = self.whole_rows(verb, to);
-            self.part.add_two(
-                sum, {wanted_like(verb, from, to).values, sum.layout},
-                to_numbers_of_rows(verb, fa, sum.count()), self.part_rows(verb, a, sum),
-                to_numbers_of_rows(verb, fb, sum.count()), self.part_rows(verb, b, sum));
+            self.part.add_two(sum,
+                              apart(verb, {wanted_like(verb, from, to).values, sum.layout}, sum),
+                              to_numbers_of_rows(verb, fa, sum.count()),
+                              apart(verb, self.part_rows(verb, a, sum), sum),
+                              to_numbers_of_rows(verb, fb, sum.count()),
+                              apart(verb, self.part_rows(verb, b, sum), sum));
           },
           nb::arg("to"), nb::arg("source"), nb::arg("factors_a"), nb::arg("a"),
           nb::arg("factors_b"), nb::arg("b"),

@@ -33,6 +33,21 @@ void RoundSession::require_metric(const std::string& verb, const std::string& me
                             .c_str());
 }
 
+void RoundSession::begin_note(const std::string& verb, const std::string& metric, bool parts) {
+  require_metric(verb, metric);
+  if (!parts && method_->quantiles.contains(metric)) {
+    throw nb::value_error(
+        concat(verb, ": '", metric, "' has quantiles, which are of values of clients or edges")
+            .c_str());
+  }
+  if (noted_.emplace(metric, parts).first->second == parts) return;
+  throw nb::value_error(
+      concat(verb, ": '", metric, "' has ", parts ? "a value of the round" : "values of its parts",
+             " in this round already; a series takes one value of the round, or those of clients "
+             "and edges")
+          .c_str());
+}
+
 void RoundSession::require_no_loop(const std::string& verb) const {
   if (!loop_ || loop_->blocks.is_over()) return;
   throw std::runtime_error(concat(verb, " came before ", loop_->name,
@@ -72,7 +87,11 @@ struct PyBlocks {
           concat("the next block of ", loop->name, " was asked for from inside of a training"));
     }
     loop->turn->end();
-    Block* block = loop->blocks.next();
+    Block* block = nullptr;
+    {
+      const nb::gil_scoped_release unlocked;  // samples of clients may come from other ranks
+      block = loop->blocks.next();
+    }
     if (block == nullptr) throw nb::stop_iteration();
     loop->turn = time_of("this block is over: a block can be used only in its turn of the loop");
     return {block, loop->turn, session};
@@ -145,9 +164,10 @@ void bind_means(nb::module_& core) {
             ColumnMean& mean = self.get();
             const Rows values = added("column_mean.add", rows, self.layout);
             const Tensor which = to_tensor("column_mean.add", sent);
-            if (which.scalar_type() != at::kBool || which.sizes() != values.values.sizes()) {
+            const bool truths = which.scalar_type() == at::kBool;
+            if (!truths || which.sizes() != values.values.sizes()) {
               refuse("column_mean.add", "an array of bool " + shape_text(values.values),
-                     shape_text(which));
+                     (truths ? "" : "one of numbers ") + shape_text(which));
             }
             mean.add(to_weights("column_mean.add", weights, values.count()), rows.owned(values),
                      which.to(values.values.device()));
@@ -255,17 +275,20 @@ void bind_round(nb::module_& core) {
       .def(
           "note",
           [](const PyRound& self, const std::string& metric, double value) {
-            self.session->require_metric("round.note", metric);
+            self.session->begin_note("round.note", metric, /*parts=*/false);
             self.session->get().note(metric, value);
           },
           nb::arg("metric"), nb::arg("value"),
-          "Sets a series of setup.add_metric to a value that is the same on every rank.")
+          "Sets a series of setup.add_metric to a value that is the same on every rank. Such a "
+          "series takes no values of clients or edges in this round.")
       .def(
           "noted",
           [](const PyRound& self, const std::string& metric) {
             self.session->require_metric("round.noted", metric);
             self.session->require_no_loop("round.noted");
-            return self.session->get().noted(metric);
+            Round& round = self.session->get();
+            const nb::gil_scoped_release unlocked;
+            return round.noted(metric);
           },
           nb::arg("metric"),
           "What the round has noted of it so far: its value, or the mean over clients and edges; "

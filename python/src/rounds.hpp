@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -32,8 +33,9 @@ struct OpenBlocks {
 struct MethodSession {
   TimePtr inside = std::make_shared<Time>(
       "what setup gave can be used only while the method runs, in the run that it is from");
-  std::set<std::string> metrics;  // as they are noted
-  std::set<std::string> series;   // below /rounds
+  std::set<std::string> metrics;    // as they are noted
+  std::set<std::string> quantiles;  // those with quantiles
+  std::set<std::string> series;     // below /rounds
   ClientStore* store = nullptr;
   RunRows run = {};
 };
@@ -50,9 +52,15 @@ class RoundSession {
 
   Round& get() const { return *round_; }
   const TimePtr& time() const { return round_.time(); }
-  const ClientStore& store() const { return *method_->store; }
+  const ClientStore& store() const {
+    time()->check();  // the store is the run's
+    return *method_->store;
+  }
   /// Throws unless the method has declared the series.
   void require_metric(const std::string& verb, const std::string& metric) const;
+  /// Notes that a series gets values of clients or edges (`parts`), or one of the round. Throws
+  /// ValueError where it has the other in this round, or where the value has no place in it.
+  void begin_note(const std::string& verb, const std::string& metric, bool parts);
   /// Throws where a loop over blocks has not come to its end.
   void require_no_loop(const std::string& verb) const;
   std::shared_ptr<OpenBlocks> open(bool absent);
@@ -69,6 +77,7 @@ class RoundSession {
   Held<Round> round_;
   MethodSessionPtr method_;
   std::shared_ptr<OpenBlocks> loop_;
+  std::map<std::string, bool> noted_;  // of parts
 };
 using RoundSessionPtr = std::shared_ptr<RoundSession>;
 

@@ -1,5 +1,6 @@
 // Arithmetic and measures of rows.
 
+#include <cmath>
 #include <nanobind/operators.h>
 #include <nanobind/stl/string.h>
 
@@ -41,7 +42,7 @@ void scale(const PyRows& rows, nb::handle factor, nb::handle columns) {
 
 void add(const PyRows& rows, const PyRows& other, nb::handle factor, const std::string& columns) {
   const Rows& to = rows.get();
-  const Rows from = wanted_like("rows.add", other, rows);
+  const Rows from = apart("rows.add", wanted_like("rows.add", other, rows), to);
   const std::variant<double, RowNumbers> chosen = to_factor("rows.add", factor, to.count());
   if (const auto* numbers = std::get_if<RowNumbers>(&chosen)) {
     add_columns_(to, *numbers, from, to_tag(columns));
@@ -53,10 +54,10 @@ void add(const PyRows& rows, const PyRows& other, nb::handle factor, const std::
 void add_difference(const PyRows& rows, const PyRows& a, const PyRows& b, nb::handle factor,
                     const std::string& columns) {
   const Rows& to = rows.get();
-  const Rows plus = wanted_like("rows.add_difference", a, rows);
-  const Rows minus = wanted_like("rows.add_difference", b, rows);
-  const std::variant<double, RowNumbers> chosen =
-      to_factor("rows.add_difference", factor, to.count());
+  const char* verb = "rows.add_difference";
+  const Rows plus = apart(verb, wanted_like(verb, a, rows), to);
+  const Rows minus = apart(verb, wanted_like(verb, b, rows), to);
+  const std::variant<double, RowNumbers> chosen = to_factor(verb, factor, to.count());
   if (const auto* numbers = std::get_if<RowNumbers>(&chosen)) {
     add_difference_(to, *numbers, plus, minus, to_tag(columns));
   } else {
@@ -69,7 +70,8 @@ void add_difference(const PyRows& rows, const PyRows& a, const PyRows& b, nb::ha
 template <typename Work>
 nb::object in_place(const char* verb, nb::object self, const PyRows& other, const Work& work) {
   const auto& rows = nb::cast<const PyRows&>(self);
-  work(rows.get().values, alike(verb, rows, other, /*in_place=*/true).values);
+  work(rows.get().values,
+       apart(verb, alike(verb, rows, other, /*in_place=*/true), rows.get()).values);
   return self;
 }
 
@@ -158,13 +160,17 @@ void bind_verbs(nb::class_<PyRows>& rows) {
   rows.def(
           "assign",
           [](const PyRows& self, const PyRows& other) {
-            self.get().values.copy_(wanted_like("rows.assign", other, self, true).values);
+            const Rows& to = self.get();
+            to.values.copy_(
+                apart("rows.assign", wanted_like("rows.assign", other, self, true), to).values);
           },
           nb::arg("other"), "Takes over the numbers of rows [C, P] or [1, P], in place.")
       .def(
           "approach",
           [](const PyRows& self, const PyRows& target, double share) {
-            approach_(self.get(), wanted_like("rows.approach", target, self), share);
+            const Rows& to = self.get();
+            approach_(to, apart("rows.approach", wanted_like("rows.approach", target, self), to),
+                      share);
           },
           nb::arg("target"), nb::arg("share"),
           "rows += share * (target - rows) on the trainable columns, in place.")
@@ -180,8 +186,9 @@ void bind_verbs(nb::class_<PyRows>& rows) {
       .def(
           "copy_columns",
           [](const PyRows& self, const PyRows& from, const std::string& columns) {
-            copy_columns_(self.get(), wanted_like("rows.copy_columns", from, self),
-                          to_tag(columns));
+            const char* verb = "rows.copy_columns";
+            const Rows& to = self.get();
+            copy_columns_(to, apart(verb, wanted_like(verb, from, self), to), to_tag(columns));
           },
           nb::arg("source"), nb::arg("columns"), "Copies the columns of one kind, in place.")
       .def(
@@ -189,9 +196,10 @@ void bind_verbs(nb::class_<PyRows>& rows) {
           [](const PyRows& self, double lr, double mu, const PyRows* centre, double gamma,
              double rho) {
             const Rows& moved = self.get();
-            descend_(
-                moved, lr,
-                penalty_of("rows.descend", mu, centre, gamma, rho, moved.count(), moved.layout));
+            const Penalty penalty =
+                penalty_of("rows.descend", mu, centre, gamma, rho, moved.count(), moved.layout);
+            if (centre != nullptr) apart("rows.descend's centre", penalty.centre, moved);
+            descend_(moved, lr, penalty);
           },
           nb::arg("lr"), nb::kw_only(), nb::arg("mu") = 0.0, nb::arg("centre") = nb::none(),
           nb::arg("gamma") = 0.0, nb::arg("rho") = 1.0,
@@ -200,7 +208,12 @@ void bind_verbs(nb::class_<PyRows>& rows) {
           "the trainable columns, in place.")
       .def(
           "zero_small",
-          [](const PyRows& self, double threshold) { zero_small_(self.get(), threshold); },
+          [](const PyRows& self, double threshold) {
+            if (!(threshold >= 0)) {
+              refuse("rows.zero_small", "threshold of at least 0", concat(threshold));
+            }
+            zero_small_(self.get(), threshold);
+          },
           nb::arg("threshold"), "Sets trainable entries of this magnitude or less to 0, in place.")
       .def(
           "squared_lengths", [](const PyRows& self) { return squared_lengths(self.get()); },
@@ -236,6 +249,9 @@ void bind_verbs(nb::class_<PyRows>& rows) {
       .def(
           "smoothed_l1",
           [](const PyRows& self, double rho) {
+            if (!(rho > 0 && std::isfinite(rho))) {
+              refuse("rows.smoothed_l1", "rho above 0", concat(rho));
+            }
             return to_numpy(std::span<const double>(smoothed_l1(self.get(), rho)));
           },
           nb::arg("rho"), "rho sum log cosh(w / rho) of each row: float64 [C].");

@@ -111,10 +111,14 @@ void set_item(const PyRows& rows, nb::handle index, nb::handle value) {
                                 "sets numbers")
                              .c_str());
   }
-  rows.get().put_(places, wanted("rows[places] = rows", *given,
-                                 {.count = static_cast<std::int64_t>(places.size()),
-                                  .layout = rows.rows.layout,
-                                  .numbers = rows.rows.values.options()}));
+  const char* verb = "rows[places] = rows";
+  require_once(verb, "place", places);
+  const Rows from = wanted(verb, *given,
+                           {.count = static_cast<std::int64_t>(places.size()),
+                            .layout = rows.rows.layout,
+                            .numbers = rows.rows.values.options()});
+  if (places.empty()) return;
+  rows.get().put_(places, apart(verb, from, rows_at(rows.get(), places)));
 }
 
 /// Rows of this layout and type from an array [C, P].
@@ -208,6 +212,11 @@ void bind_memory(nb::class_<PyRows>& rows) {
       .def(
           "__array__",
           [](const PyRows& self, nb::handle dtype, nb::handle copy) {
+            const bool copies = self.time || on_device(self.get().values);
+            if (copies && !copy.is_none() && !nb::cast<bool>(nb::bool_(copy))) {
+              throw nb::value_error(
+                  "the numbers of these rows are a copy, which copy=False forbids");
+            }
             nb::dict how;
             if (!dtype.is_none()) how["dtype"] = dtype;
             if (!copy.is_none()) how["copy"] = copy;
@@ -271,8 +280,8 @@ void bind_rows(nb::module_& core) {
       core, "Rows",
       "A matrix [C, P] of the run's type (float32 or float64) whose columns a Layout names: a "
       "model per row.\n\n+, -, * and / give new rows with the bits of a method in C++; +=, -= and "
-      "*= and /= work in place, and views (rows[1:3]) share memory. A single row [1, P] stands for "
-      "all. "
+      "*= and /= work in place, and views (rows[1:3]) share memory: what works in place takes rows "
+      "that are the same or lie apart. A single row [1, P] stands for all. "
       "`values` is a numpy array over the same memory; == asks for the same object.");
   rows.attr("__array_ufunc__") = nb::none();  // numpy leaves number * rows to the rows
   bind_memory(rows);

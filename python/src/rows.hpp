@@ -112,6 +112,9 @@ Rows wanted_models(const std::string& verb, const PyRows& rows, std::int64_t cou
 /// The same of rows like others: as many, of their layout, type and device.
 Rows wanted_like(const std::string& verb, const PyRows& rows, const PyRows& others,
                  bool or_one = false);
+/// The rows that are read, where `to` is written: the very same or other memory. Throws ValueError
+/// where they overlap, row by row another: what is written would be read.
+Rows apart(const std::string& verb, const Rows& from, const Rows& to);
 /// Edges' rows of the run's models.
 EdgeRows wanted_edges(const std::string& verb, const PyEdgeRows& edges);
 
@@ -141,6 +144,8 @@ double to_number(const std::string& what, nb::handle value);
 /// Throws ValueError unless a number is finite and at least 0.
 void require_not_negative(const std::string& verb, const char* name, double number);
 std::vector<std::int64_t> to_ids(const std::string& verb, nb::handle values);
+/// Throws ValueError where an id, of what `one` names, stands there twice.
+void require_once(const std::string& verb, const char* one, const std::vector<std::int64_t>& ids);
 
 /// "head", "trainable", "body" (all but the head), "trainable -norm", "all" or None.
 Columns to_columns(nb::handle names);

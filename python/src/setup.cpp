@@ -54,6 +54,7 @@ void add_metric(const PySetup& self, const std::string& name, const std::string&
         concat("setup.add_metric: '", name, "' is added already, with or without quantiles")
             .c_str());
   }
+  if (quantiles) self.session->quantiles.insert(name);
   self.setup->add_metrics(added);
 }
 

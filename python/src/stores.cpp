@@ -42,6 +42,7 @@ PyRows read(const PyStoredRows& self, nb::handle clients, const PyRows* otherwis
 void write(const PyStoredRows& self, nb::handle clients, const PyRows& rows) {
   StoredRows& stored = self.get();
   const std::vector<std::int64_t> ids = own("rows.write", *self.store, clients);
+  require_once("rows.write", "client", ids);
   stored.write(ids,
                wanted("rows.write", rows, static_cast<std::int64_t>(ids.size()), stored.layout()));
 }
@@ -56,6 +57,16 @@ void require_in_time(const PyStore& self, const std::string& verb, const std::st
             : concat(verb, ": the store has no '", name,
                      "'; initialise() makes what it has, so that a checkpoint finds it")
                   .c_str());
+}
+
+/// Refuses the names of what links keep, which setup.open_links() takes.
+void require_not_of_links(const std::string& name) {
+  for (const std::string_view taken : {"upload_feedback", "downlink"}) {
+    if (name != taken && !name.starts_with(concat(taken, "_"))) continue;
+    throw nb::value_error(
+        concat("store.rows: '", name, "' is a name of fedhpc's own; give the rows another name")
+            .c_str());
+  }
 }
 
 void bind_stored_rows(nb::module_& core) {
@@ -116,6 +127,7 @@ void bind_scalars(nb::module_& core) {
           [](const PyScalars& self, nb::handle clients, nb::handle values) {
             ScalarColumn& column = self.get();
             const std::vector<std::int64_t> ids = own("scalars.write", *self.store, clients);
+            require_once("scalars.write", "client", ids);
             const std::vector<double> numbers =
                 to_numbers("scalars.write", values, static_cast<std::int64_t>(ids.size()));
             column.write(std::span<const std::int64_t>(ids), std::span<const double>(numbers));
@@ -153,6 +165,7 @@ void bind_stores(nb::module_& core) {
           "rows",
           [](const PyStore& self, const std::string& name, const PyRows& initial) {
             self.time->check();
+            require_not_of_links(name);
             require_in_time(self, "store.rows", name, self.store->has_rows(name));
             const Rows first = wanted("store.rows", initial, 1);
             if (self.store->has_rows(name) &&

@@ -118,8 +118,8 @@ void bind_optimizer(nb::module_& core) {
             const LayoutPtr& layout = self.optimizer->layout();
             const Rows moved = wanted("optimizer.step", rows, -1, layout);
             require_reset("optimizer.step", self, moved.count());
-            self.optimizer->step_(moved.values,
-                                  wanted_like("optimizer.step", gradients, rows).values);
+            const Rows against = wanted_like("optimizer.step", gradients, rows);
+            self.optimizer->step_(moved.values, apart("optimizer.step", against, moved).values);
           },
           nb::arg("rows"), nb::arg("gradients"),
           "Moves all rows [C, P] one step, in place; reset() comes before.")
@@ -149,10 +149,12 @@ PyRows gradient_below_head(PyStep& self, const PyRows& at, const nb::callable& l
   LocalStep& step = self.anew();
   const EmbeddingLoss of_batch = [&](std::int64_t c, const Tensor& embedding,
                                      std::span<const std::int64_t> labels, const Tensor& gradient) {
+    const nb::gil_scoped_acquire lock;
     return to_number("what the loss of step.gradient_below_head returns",
                      loss(c, to_numpy(embedding.clone()), to_numpy(labels), to_numpy(gradient)));
   };
   const Flagged calling(self.calls_python);
+  const nb::gil_scoped_release unlocked;
   return {{step.gradient_below_head(models, of_batch), models.layout}, self.gradients};
 }
 
@@ -182,6 +184,7 @@ EmbeddingTerm to_term(const nb::callable& term) {
   return [&term](const BatchRun& run, const Tensor& embedding, const Tensor& gradient) {
     const Tensor seen = on_host(embedding).to(at::kDouble).clone();
     const Tensor added = at::zeros_like(seen);
+    const nb::gil_scoped_acquire lock;
     for (std::int64_t c = 0; c < run.count; ++c) {
       term(run.first + c, to_numpy(seen[c]), to_numpy(added[c]));
     }
@@ -225,6 +228,7 @@ void descend(PyStep& self, const PyRows& rows, PyOptimizer& optimizer, const PyR
   LocalStep& step = self.anew();
   if (term) {
     const Flagged calling(self.calls_python);
+    const nb::gil_scoped_release unlocked;
     step.descend_(moved, *optimizer.optimizer, to_term(*term));
     return;
   }
@@ -260,7 +264,8 @@ void minimise(PyStep& self, const PyRows& rows, PyOptimizer& optimizer, std::int
 void take_step(PyStep& self, const PyRows& rows, const PyRows& gradients, PyOptimizer& optimizer) {
   const LayoutPtr& layout = optimizer.optimizer->layout();
   const Rows moved = wanted("step.step", rows, self.clients, layout);
-  const Rows against = wanted("step.step", gradients, self.clients, layout);
+  const Rows against =
+      apart("step.step", wanted("step.step", gradients, self.clients, layout), moved);
   require_reset("step.step", optimizer, self.clients);
   LocalStep& step = self.between_verbs();
   const nb::gil_scoped_release unlocked;

@@ -105,7 +105,9 @@ void CodecChoice::declare_feedback(OptionSet& options, const std::string& sectio
 bool CodecChoice::compresses_changes() const { return make()->fitted({}) != nullptr; }
 
 std::unique_ptr<Codec> CodecChoice::make() const {
-  require(k >= 1 && k <= kMostClusters, "a codec has 1 to 65536 clusters");
+  if (k < 1 || k > kMostClusters) {
+    throw ConfigError(concat("a codec has k from 1 to ", kMostClusters, " clusters, and not ", k));
+  }
   std::unique_ptr<Codec> codec = codec_registry().find(name, "algorithm.codec")(*this);
   codec->set_feedback(feedback);
   return codec;

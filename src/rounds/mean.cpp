@@ -140,7 +140,14 @@ void EdgeMean::add(std::span<const std::int64_t> edges, std::span<const double> 
   require(rows.layout == services_.layout, "a mean takes rows of its own layout");
   const Timed timed(services_.watch);
   std::vector<std::int64_t> segments;
-  for (const std::int64_t edge : edges) segments.push_back(edge - services_.topology.edges().first);
+  const Range mine = services_.topology.edges();
+  for (const std::int64_t edge : edges) {
+    if (!mine.holds(edge)) {
+      throw std::invalid_argument(concat("an edge mean's add wants edges of this rank, ",
+                                         mine.first, " to ", mine.last - 1, ", got ", edge));
+    }
+    segments.push_back(edge - mine.first);
+  }
   sum_->add(segments, weights, rows.values);
 }
 

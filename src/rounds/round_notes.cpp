@@ -5,6 +5,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "fedhpc/core/error.hpp"
 #include "fedhpc/core/percentile.hpp"
 
 namespace fedhpc {
@@ -37,7 +38,10 @@ std::vector<double> RoundNotes::means(const std::vector<std::string>& metrics, T
   const Tensor sums = sum.total(topology, Among::All);
   for (std::size_t m = 0; m < values.size(); ++m) {
     const double* of_metric = sums.const_data_ptr<double>() + 2 * m;
-    if (of_metric[1] > 0) values[m] = of_metric[0] / of_metric[1];
+    if (of_metric[1] == 0) continue;
+    require(!values_.contains(metrics[m]),
+            "a metric is set, or has the values of clients or edges");
+    values[m] = of_metric[0] / of_metric[1];
   }
   return values;
 }

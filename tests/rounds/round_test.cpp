@@ -151,6 +151,27 @@ TEST(Notes, AreKnownInARoundThatGoesOn) {
   EXPECT_GT(left, 2);
 }
 
+class NotesTwice final : public OneModel {
+ public:
+  void initialise(const Setup& setup) override {
+    OneModel::initialise(setup);
+    setup.add_metrics({{"number", "1", "of a client, and of a round"}});
+  }
+  void round(Round& round) override {
+    round.note("number", 7);
+    round.each_block([](Block& block) {
+      block.note("number", std::vector<double>(block.clients().begin(), block.clients().end()));
+    });
+  }
+};
+
+TEST(Notes, AreOfARoundOrOfItsParts) {
+  algorithm_registry().add("notes_twice", "a method of this test",
+                           [] { return std::make_unique<NotesTwice>(); });
+  const auto world = world_communicator(60);
+  EXPECT_THROW(run(tiny_keys({{"algorithm.name", "notes_twice"}}), *world), std::exception);
+}
+
 void expect_seconds_of_every_round(const TinyResult& result, double expected) {
   for (const RoundMetrics& metrics : result.metrics) {
     EXPECT_NEAR(metrics.simulated_seconds, expected, 1e-9);
