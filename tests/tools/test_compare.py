@@ -5,6 +5,7 @@ All tests of the tools, with the project's Python: python -m unittest discover -
 
 import unittest
 import unittest.mock
+import warnings
 
 import h5py
 import numpy as np
@@ -88,6 +89,22 @@ class Compare(Folder):
         self.assertEqual(code, 1)
         self.assertIn("final model: ||A - B|| = 2, 0.298 of ||B||", out)  # |4 - 6| of sqrt(9 + 36)
         self.assertNotIn("fc1.bias", out)
+
+    def test_infinite_parameters(self):
+        inf = [np.inf, -np.inf, np.nan, 3.0]
+        a, b = (self.run_with(name, personal=np.array(inf)) for name in ("a.h5", "b.h5"))
+        other = self.run_with("c.h5", personal=np.array([np.inf, -np.inf, np.nan, 3.0 + 3e-6]))
+        numbers = self.run_with("d.h5", personal=np.array([1.0, -np.inf, np.nan, 3.0]))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            code, out = self.compared(a, b)
+            self.assertEqual(code, 0)
+            self.assertIn("final model: ||A - B|| = 0, 0 of ||B||, equal bit for bit", out)
+            self.assertEqual([self.compared(a, other, "--tolerance", one)[0] for one in (1e-7, 1e-5)], [1, 0])
+            for pair in ((a, numbers), (numbers, a)):
+                code, out = self.compared(*pair, "--tolerance", 0.9)
+                self.assertEqual(code, 1)
+                self.assertIn("final model: ||A - B|| = inf, inf of ||B||", out)
 
     def test_large_models_are_read_in_slabs(self):
         values = np.random.default_rng(1).random((50, 7))

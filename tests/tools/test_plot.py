@@ -14,7 +14,7 @@ import matplotlib.figure
 import numpy as np
 from tool_support import TOOLS, Folder, add_clients, call, write_run
 
-from fedhpc.tools import client_panels, labels, panels, plot, results
+from fedhpc.tools import client_panels, labels, panels, plot, results, style
 
 
 class Plot(Folder):
@@ -114,6 +114,61 @@ class Plot(Folder):
     def test_as_many_curves_as_one_looks_at_differ(self):
         keys = [plot.key_of(index) for index in range(20)]
         self.assertEqual(len({(key.get_color(), key.get_marker()) for key in keys}), 20)
+
+    def test_curves_of_clients_differ(self):
+        spread = SimpleNamespace(rounds=np.arange(1, 4), values=np.full((7, 3), 0.5), last=np.linspace(0, 1, 400))
+        for draw in (client_panels.draw_bands, client_panels.draw_sorted):
+            axes = matplotlib.figure.Figure().subplots()
+            draw(axes, [spread] * 18, None)
+            self.assertEqual(len({(line.get_color(), line.get_marker()) for line in axes.lines}), 18)
+
+    def test_many_series_of_a_run_differ_and_their_names_cover_none(self):
+        names = [f"effective_rank.layer{number}" for number in range(12)]
+        run = results.load(write_run(self.folder / "run.h5", **{name: np.full(40, 0.3) for name in names}))
+        figure = matplotlib.figure.Figure(layout="constrained")
+        plot.fill(figure, [run], self.fail, panels=["own"])
+        figure.draw_without_rendering()
+        axes, = figure.axes
+        shown = axes.get_legend()
+        for lines in (axes.lines, shown.get_lines()):
+            looks = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in lines}
+            self.assertEqual(len(looks), 12)
+        box = shown.get_window_extent()
+        self.assertTrue(axes.bbox.x1 <= box.x0 and box.x1 <= figure.bbox.x1, (axes.bbox, box))
+        self.assertGreater(axes.bbox.width / figure.dpi, 2.5)
+
+    def test_what_a_logarithmic_axis_cannot_show_is_told(self):
+        runs = [write_run(self.folder / f"{n}.h5", bytes_up_client_cloud=np.full(40, 1e3 * n)) for n in range(2)]
+        with unittest.mock.patch.object(plot, "write_figure") as written:
+            code, _, error = self.call(*runs, "--against", "bytes", "--log")
+        self.assertEqual((code, error), (0, f"plot: left out: {runs[0]}: its traffic of all links, up and down [B] "
+                                            "is 0, which a logarithmic axis cannot show\n"))
+        axes, _ = written.call_args.args[0].axes
+        self.assertEqual([len(axes.lines), [text.get_text() for text in axes.get_legend().get_texts()]], [1, ["1"]])
+        code, _, error = self.call(runs[0], "--against", "bytes", "--log")
+        self.assertEqual((code, error.splitlines()[-1]), (2, "plot: --log: nothing to show on an axis of bytes, which is "
+                                                             "0 in every round; leave it out"))
+
+    def test_dollars_are_no_mathematics(self):
+        runs = [write_run(self.folder / f"{n}.h5", config=f"[algorithm]\nname=a$x^2${n}\n[data]\nname=of $_$\n")
+                for n in range(2)]
+        for names in (runs, runs[:1]):
+            figure = matplotlib.figure.Figure(layout="constrained")
+            plot.fill(figure, [results.load(run) for run in names], self.fail)
+            figure.draw_without_rendering()  # which parses them
+        code, out, error = self.call(*runs, "--title", "$x_$")
+        self.assertEqual((code, out, error.count("\n")), (2, "", 1), error)
+
+    def test_rounds_are_whole_numbers(self):
+        run = results.load(write_run(self.folder / "run.h5", rounds=1, global_accuracy=np.full(1, 0.5)))
+        figure = matplotlib.figure.Figure(layout="constrained")
+        plot.fill(figure, [run], self.fail)
+        spread = SimpleNamespace(rounds=np.array([1]), values=np.full((7, 1), 0.5))
+        of_clients = matplotlib.figure.Figure().subplots()
+        client_panels.draw_bands(of_clients, [spread], None)
+        for axes in (*figure.axes, of_clients):
+            low, high = axes.get_xlim()
+            self.assertEqual([tick for tick in axes.get_xticks() if low <= tick <= high], [1.0])
 
     def test_bytes_are_those_of_all_links_and_directions(self):
         links = {"bytes_up_client_edge": 1.0, "bytes_down_client_edge": 20.0, "bytes_up_edge_cloud": 300.0,
@@ -228,6 +283,13 @@ class Plot(Folder):
             shown = [label.get_text() for label in axes.get_xticklabels(which="both")
                      if axes.bbox.x0 <= np.mean(label.get_window_extent().intervalx) <= axes.bbox.x1]
             self.assertEqual(shown, expected)
+
+    def test_a_short_logarithmic_axis_has_two_numbers(self):
+        for low, high in ((2.1, 4.8), (0.96, 1.04), (12.0, 16.0), (5.5, 9.9e2)):
+            axes = matplotlib.figure.Figure().subplots()
+            axes.set(xscale="log", xlim=(low, high))
+            style.number_log_axis(axes.xaxis)
+            self.assertTrue(2 <= sum(low <= tick <= high for tick in axes.get_xticks()), (low, high))
 
     def test_many_long_names_leave_the_panels_their_room(self):
         runs = [results.load(write_run(self.folder / f"{n}.h5")) for n in range(18)]

@@ -95,6 +95,7 @@ class Graph(Folder):
                  ([good, "--groups", "modulo:0"], "must be labels or modulo:K"),
                  ([good, "--groups", "modulo"], "must be labels or modulo:K"),
                  ([good, "--groups", "colour"], "must be labels or modulo:K"),
+                 ([good, "--title", "$x_$"], "cannot be written"),
                  ([good, "--output", self.folder / "no" / "such.png"], "cannot be written")]
         for arguments, text in cases:
             with self.subTest(arguments):

@@ -61,7 +61,8 @@ class Summarize(Folder):
         self.assertEqual([s.values for s in best_and_last([run], "personal_accuracy_std")], [(0.1,), (0.5,)])
 
     def test_what_is_smaller_is_better_by_its_name(self):
-        for word in ("loss", "perplexity", "rmse", "error", "residual", "gap", "distortion", "seconds", "bytes"):
+        for word in ("loss", "perplexity", "rmse", "error", "residual", "gap", "distortion", "seconds", "bytes",
+                     "bits", "passes"):
             for metric in (word, f"personal_{word}_std"):
                 self.assertTrue(smaller_is_better(metric), metric)
         for metric in ("global_accuracy", "personal_accuracy_p10", "density", "effective_steps"):
@@ -444,9 +445,13 @@ class Scaling(Folder):
 
     def test_a_round_is_the_median_without_the_first(self):
         for wall, seconds in (([100.0, 8.0], 8.0), ([100.0, 8.0, 6.0, 40.0], 8.0), ([100.0, 8.0, np.nan, 6.0], 7.0),
-                              ([100.0], None)):
+                              ([100.0], None), ([9.0, 1.0, 6.0, 1.0, 1.0, 6.0], 1.0), ([9.0, 6.0, 1.0, 6.0], 6.0)):
             path = write_run(self.folder / "run.h5", len(wall), wall_seconds=np.array(wall), attributes={"ranks": 2})
             self.assertEqual(scaling.seconds_of_round(results.load(path)), seconds)
+
+    def test_dollars_are_no_mathematics(self):
+        given = scaling.Scaling("strong", "$x_$", (scaling.Point(1, 24, 8.0, 1), scaling.Point(2, 24, 5.0, 1)))
+        scaling.draw_scaling([given], self.folder / "scaling.png")  # which parses them
 
     def test_edges_that_grow_with_the_ranks(self):
         paths = [self.run_on(ranks, 10 * ranks, 2.0, x=1) for ranks in (1, 2)]

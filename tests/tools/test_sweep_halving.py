@@ -8,6 +8,7 @@ import sys
 import time
 from unittest import main, skipIf
 
+import h5py
 import pandas as pd
 from jobs_case import ROOT
 from test_sweep import Case
@@ -15,7 +16,8 @@ from test_sweep import Case
 from fedhpc.tools import sweep_runs  # noqa: E402
 from fedhpc.tools.paper_table import JobState  # noqa: E402
 from fedhpc.tools.results import Run, load  # noqa: E402
-from fedhpc.tools.sweep_rungs import standing  # noqa: E402
+from fedhpc.tools.sweep_report import report  # noqa: E402
+from fedhpc.tools.sweep_rungs import kept, standing  # noqa: E402
 from fedhpc.tools.sweep_spaces import Space, draw, read_space  # noqa: E402
 
 SHORT = os.environ.get("FEDHPC_TESTS") == "short"
@@ -138,6 +140,49 @@ class Halving(Case):
         rungs = standing(given, states)
         self.assertEqual([[point.name for point in rung.points] for rung in rungs], [["lr1", "lr2", "lr3"]] + [["lr1"]] * 2)
         self.assertEqual([job.name for job in rungs[-1].due], ["lr1_seed1"])
+
+    def test_a_rung_cuts_what_had_diverged_by_its_end_and_nothing_else(self):
+        given = self.read(HALVING + f"output = {self.folder}\nrule = last\n" + "train.lr = 1, 2, 3, 4, 5, 6\n")
+        losses = {"lr1_seed1": [math.nan, 1.0], "lr6_seed1": [1.0, 1.0]}  # those of others are huge
+        states = {job.name: JobState("finished", Run(job.output, {"status": "diverged"}, {}, pd.DataFrame(
+            {"global_accuracy": [1 - number / 10, .1], "global_loss": losses.get(job.name, [1e9, 1e9])}, index=(1, 2)),
+            {}, tested=(1, 2))) for number, job in enumerate(given.jobs)}
+        for number, since, round_of_it in ((2, 1, 2), (3, 2, 2), (4, 0, 2)):
+            with h5py.File(self.folder / f"lr{number}_seed1.ckpt.2.h5", "w") as file:
+                file.create_group("state").attrs.update(diverged_since=since, round=round_of_it)
+        (self.folder / "lr5_seed1.ckpt.2.h5").touch()  # one that is being written
+        first = standing(given, states)[0]
+        self.assertEqual([job.name for job in given.jobs if first.states[job.name].run.status == "diverged"],
+                         ["lr1_seed1", "lr2_seed1"])
+        self.assertEqual([point.name for point in kept(given, first)], ["lr3", "lr4"])
+
+    def test_a_whole_run_that_was_not_evaluated_at_a_rungs_end_is_trained_anew(self):
+        grid = HALVING.replace("least_rounds = 1\n", "") + "train.lr = 0.1, 0.2, 0.3\n"
+        said = self.run_sweep(grid)
+        rounds = {"0.1": [1, 3, 9], "0.2": [7, 9], "0.3": [7, 9]}
+        for lr, evaluated in rounds.items():
+            with h5py.File(self.folder / FOLDER / f"lr{lr}_seed1.h5", "a") as file:
+                file["clients/evaluated_rounds"] = evaluated
+                never = [t not in evaluated for t in range(1, 10)]
+                file["rounds/global_accuracy"][...] = [math.nan if one else .01 for one in never]
+        self.assertRegex(self.run_sweep(grid + "least_rounds = 1\n", "--report"),
+                         r"\| 0.2 +\| 1 .*\| outdated: not evaluated after round 1, where a rung ends "
+                         r"\(run.eval_every=\?\)")
+        said = self.run_sweep(grid + "least_rounds = 1\n")
+        self.assertEqual(self.rows(said), {"0.1": ("1", "1", "cut"), "0.2": ("1", "1", "cut"),
+                                           "0.3": ("3", "9", "best")})
+        self.assertIn(f"{FOLDER}/lr0.3_seed1.h5 is set aside: not evaluated after round 1", self.warned)
+        self.assertEqual(sorted(path.name for path in (self.folder / FOLDER).glob("*.old1.h5")),
+                         ["lr0.2_seed1.old1.h5", "lr0.3_seed1.old1.h5"])
+
+    def test_an_infinite_value_is_no_result(self):
+        given = self.read(BASE + "train.lr = 1, 2\nseeds = 1-2\nmetric = global_perplexity\nrule = last\n")
+        states = {job.name: JobState("finished", Run(job.output, {"status": "complete"}, {}, pd.DataFrame(
+            {"global_perplexity": [math.inf if job.name == "lr1_seed1" else 2.0]}, index=[1]), {}))
+            for job in given.jobs}
+        self.assertEqual([sweep_runs.result_of(given, point, states) for point in given.points],
+                         [(None, None, 2), (2.0, 0.0, 2)])
+        self.assertIn("| global_perplexity is not finite |", report(given, states))
 
     def test_the_best_go_on_from_their_checkpoints(self):
         text = HALVING + "train.lr = 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9\n"

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 
 from .client_data import load_accuracy, load_clients
-from .style import COLOURS, PlotError, legend, marker_of, small_title, tidy
+from .style import COLOURS, MARKERS_UP_TO, PlotError, legend, marker_of, plain, small_title, tidy
 
 LEVELS = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
 MEDIAN = 3  # of them
@@ -26,9 +26,9 @@ def draw_bands(axes, spreads, labels):
             axes.fill_between(spread.rounds, 100 * spread.values[low], 100 * spread.values[high], color=colour,
                               alpha=opacity if single else 0.15, linewidth=0, label=name if single else None)
         axes.plot(spread.rounds, 100 * spread.values[MEDIAN], color=colour, linewidth=1.6, markersize=3.5,
-                  marker=marker_of(len(spread.rounds)), label="median" if single else labels and labels[number])
+                  marker=marker_of(len(spread.rounds), number), label="median" if single else labels and labels[number])
     axes.set(xlabel="global round", ylabel="clients' test accuracy [%]")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     tidy(axes)
     if not single:
         small_title(axes, f"median, {BAND_OF_SEVERAL[3]} of clients")
@@ -41,7 +41,8 @@ def draw_sorted(axes, spreads, labels):
     for number, spread in enumerate(spreads):
         share = 100 * (np.arange(len(spread.last)) + 0.5) / len(spread.last)
         axes.plot(share, 100 * spread.last, color=COLOURS[number % len(COLOURS)], linewidth=1.6, markersize=3.5,
-                  marker=marker_of(len(share)), label=labels and labels[number])
+                  marker=marker_of(len(share), number), markevery=max(1, len(share) // MARKERS_UP_TO),
+                  label=labels and labels[number])
     ends = {int(spread.rounds[-1]) for spread in spreads}
     when = f"at round {ends.pop()}" if len(ends) == 1 else "at the end"
     axes.set(xlabel="clients, from the worst to the best [%]", ylabel=f"test accuracy {when} [%]", xlim=(0, 100))
@@ -74,7 +75,7 @@ def labels_painters(runs, labels):
     """One function for each different table of labels: runs of the same data and partition share a panel."""
     tables = []
     for number, run in enumerate(runs):
-        label = labels[number] if labels else run.path.stem
+        label = labels[number] if labels else plain(run.path.stem)
         counts = load_clients(run.path).label_histogram
         if counts.ndim != 2 or not counts.size:
             raise PlotError(f"{run.path}: /clients/label_histogram holds no counts of clients by label")

@@ -107,15 +107,16 @@ def slabs(data):
 
 
 def distance(a, b):
-    """(||a - b||, ||b||, whether all bits are equal) of two data sets of one shape."""
+    """(||a - b||, ||b|| of what is finite, whether all bits are equal) of two data sets of one shape."""
     apart = norm = 0.0
     equal = True
     for part in slabs(a):
         x, y = np.asarray(a[part], dtype=float), np.asarray(b[part], dtype=float)
         equal &= difference(x, y).first < 0
-        neither = np.isnan(x) & np.isnan(y)
-        apart += float(np.sum(np.where(neither, 0.0, x - y) ** 2))
-        norm += float(np.sum(np.where(neither, 0.0, y) ** 2))
+        alike = (np.isnan(x) & np.isnan(y)) | (x == y)
+        between = np.subtract(x, y, out=np.zeros_like(x), where=~alike)  # infinities that are equal have no difference
+        apart += float(np.sum(np.where(np.isnan(between), np.inf, between) ** 2))
+        norm += float(np.sum(np.where(np.isfinite(y), y, 0.0) ** 2))
     return np.sqrt(apart), np.sqrt(norm), bool(equal)
 
 

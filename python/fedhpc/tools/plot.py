@@ -11,9 +11,9 @@ samples each client has of each label), own (what the algorithm itself records: 
 those that the cloud sends and receives, whatever edges and their clients exchange beside; bits: what a client
 has sent, the mean over all clients, with what it has told of itself for a similarity graph; seconds:
 simulated_seconds (a run with network.* keys); wall: this machine's time, evaluation included. --log: on a
-logarithmic axis. --seeds band: runs that differ in their seeds only are one curve, their mean, in a band of one
-sample standard deviation up and down, over the rounds that all of them have; without the band of losses where a
-seed has diverged.
+logarithmic axis, without runs that are at 0 in all rounds. --seeds band: runs that differ in their seeds only are one
+curve, their mean, in a band of one sample standard deviation up and down, over the rounds that all of them have;
+without the band of losses where a seed has diverged.
 
 A series is drawn in all rounds that have a value of it; bytes and seconds are those of each round. Several runs share
 the figure, with a legend of --labels, one per curve, or of the settings in which they differ, each run's own; long
@@ -41,7 +41,8 @@ from .labels import SEEDS, groups_of_seeds, labels_of, listed, title_of
 from .panels import are_quantiles, default_panels, evaluated_by_any, name_of, own_panels, panels_of, recorded_rounds
 from .results import DIVERGED, ENDED, ResultError, load_all, tells
 from .style import (
-    COLOURS, MARKERS_UP_TO, STYLES, PlotError, add_force, legend, marker_of, number_log_axis, small_title, tidy, write_figure,
+    COLOURS, MARKERS_UP_TO, STYLES, PlotError, add_force, legend, marker_of, number_log_axis, plain, small_title, tidy,
+    write_figure,
 )
 
 DEFAULT = ("accuracy", "loss")
@@ -50,6 +51,7 @@ OF_SINGLE_RUNS = {"clients", "labels"}  # panels that know nothing of groups
 COLUMNS = 3  # panels side by side
 LONGEST_IN_PANEL = 30  # letters of a run's name; longer ones stand below the panels
 MOST_IN_PANEL = 10  # names of runs; more of them do so as well
+MOST_DASHES = 8  # names of series; more of them stand beside the panel
 DASHES_ABOVE = 18  # points of a line of dashes' names above a panel
 LEGEND_LINE = 0.18  # inches of a line of names below the panels, or above one
 LONGEST_LINE = 42  # letters beside a panel
@@ -91,20 +93,23 @@ def draw_panel(axes, groups, labels, metrics, against, vertical, scale):
     for index, group in enumerate(groups):
         for style, metric in enumerate(metrics):
             x, y, spread, label = curve_of(group, metric, against)
-            if len(x):
-                curves.append((index, style, x, factor * y, None if spread is None else factor * spread))
+            shown = (x > 0) | (scale != "log")
+            if shown.any():
+                curves.append((index, style, x[shown], factor * y[shown],
+                               None if spread is None else factor * spread[shown]))
                 largest = max(largest, x.max())
     divisor, label = unit_prefix(largest, label)
     tall, vertical = unit_prefix(max((y.max() for _, _, _, y, _ in curves), default=0.0), vertical)
     curves = [(index, style, x / divisor, y / tall, None if spread is None else spread / tall)
               for index, style, x, y, spread in curves]
     for index, style, x, y, spread in curves:
-        colour = COLOURS[(index if len(groups) > 1 or quantiles else style) % len(COLOURS)]
+        number = index if len(groups) > 1 or quantiles else style
+        colour = COLOURS[number % len(COLOURS)]
         if quantiles and style != MEDIAN:
             axes.plot(x, y, color=colour, linewidth=0.6, alpha=0.6)
             continue
         axes.plot(x, y, "-" if quantiles else STYLES[style % len(STYLES)], color=colour, linewidth=1.6,
-                  marker=marker_of(len(x), index), markersize=3.5, markevery=max(1, len(x) // MARKERS_UP_TO))
+                  marker=marker_of(len(x), number), markersize=3.5, markevery=max(1, len(x) // MARKERS_UP_TO))
         if quantiles:  # they are recorded together, in the same rounds
             ends = [ys for at, other, _, ys, _ in curves if at == index and other != MEDIAN and len(ys) == len(x)]
             if len(ends) == 2:
@@ -115,7 +120,7 @@ def draw_panel(axes, groups, labels, metrics, against, vertical, scale):
     if scale == "log":
         number_log_axis(axes.xaxis)
     elif against == "rounds":
-        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
     if is_cut(vertical):
         show_what_has_not_diverged(axes, groups, curves)
     tidy(axes)
@@ -154,27 +159,31 @@ def draw_legend(axes, runs, metrics):
     """Colours for the runs of the panel [(label, index)], then dashes for the metrics; a single curve needs no legend.
 
     runs: empty in a figure of one run, None where the figure names them elsewhere. The dashes stand above the panel
-    then: many curves leave them no room in it.
+    then, and more than MOST_DASHES of them beside it: many curves leave them no room in it.
     """
     if not runs and len(metrics) == 1:
         return
     entries = [(key_of(index), label) for label, index in runs or ()]
     if len(metrics) > 1:
-        entries += [(Line2D([], [], color=COLOURS[i % len(COLOURS)] if runs == [] else "#555555", linewidth=1.6,
-                            linestyle=STYLES[i % len(STYLES)]), name_of(metric)) for i, metric in enumerate(metrics)]
+        entries += [(key_of(i, STYLES[i % len(STYLES)]) if runs == [] else
+                     Line2D([], [], color="#555555", linewidth=1.6, linestyle=STYLES[i % len(STYLES)]), name_of(metric))
+                    for i, metric in enumerate(metrics)]
     where = {}
     if runs is None:
         where = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "borderaxespad": 0}
         if axes.get_title():
             small_title(axes, axes.get_title(), pad=DASHES_ABOVE * -(-len(entries) // 2))
+    beside = len(metrics) > MOST_DASHES
+    if beside:
+        where = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5), "borderaxespad": 0}
     legend(axes, *zip(*entries), fontsize=8 if len(entries) <= 8 else 6, handlelength=2.6,
-           ncols=2 if len(entries) > 10 or runs is None else 1, **where)
+           ncols=2 if (len(entries) > 10 and not beside) or runs is None else 1, **where)
 
 
-def key_of(index):
-    """The legend's line for the runs of curve `index`."""
+def key_of(index, dashes="-"):
+    """The legend's line for curve `index`."""
     return Line2D([], [], color=COLOURS[index % len(COLOURS)], marker=marker_of(MARKERS_UP_TO + 1, index), markersize=3.5,
-                  linewidth=1.6)
+                  linewidth=1.6, linestyle=dashes)
 
 
 def shared_legend_columns(width, labels):
@@ -219,6 +228,19 @@ def tell_of_shorter(group, tell):
         tell(f"rounds {min(lengths) + 1} to {max(lengths)} of a band: {run.path} has none of them ({run.status})")
 
 
+def hidden_by_log(groups, against, tell):
+    """The indices of groups that a logarithmic axis cannot show, as all of its values are 0 there; tells of them."""
+    hidden = set()
+    for index, group in enumerate(groups):
+        axes = [horizontal(run, against) for run in group]
+        if all(x[-1] <= 0 for x, _ in axes):
+            hidden.add(index)
+            tell(f"{group[0].path}: its {axes[0][1]} is 0, which a logarithmic axis cannot show")
+    if len(hidden) == len(groups):
+        raise PlotError(f"--log: nothing to show on an axis of {against}, which is 0 in every round; leave it out")
+    return hidden
+
+
 def draw(runs, tell, output, *what, force=False):
     """Writes the figure of `runs` to `output`; `tell`, `what`: see fill."""
     figure = Figure(layout="constrained")
@@ -229,7 +251,7 @@ def draw(runs, tell, output, *what, force=False):
 def fill(figure, runs, tell, metrics=None, against="rounds", title=None, labels=None, scale="linear", panels=None,
          seeds="each", axes=None):
     """Draws the panels of `runs` into an empty figure, or the only one of them into `axes` of a figure. `tell`
-    is told of what a band leaves out, and of runs without the metrics."""
+    is told of what a band or a logarithmic axis leaves out, and of runs without the metrics."""
     for run in runs:
         if run.rounds.empty:
             raise PlotError(f"{run.path}: no round is complete yet")
@@ -245,7 +267,8 @@ def fill(figure, runs, tell, metrics=None, against="rounds", title=None, labels=
         what = "runs" if len(groups) == len(runs) else "groups of runs"
         raise PlotError(f"--labels {','.join(labels)}: {len(labels)} of them for {len(groups)} {what}")
     if not labels:
-        labels = labels_of([group[0] for group in groups], SEEDS if seeds == "band" else frozenset())
+        firsts = [group[0] for group in groups]
+        labels = [plain(label) for label in labels_of(firsts, SEEDS if seeds == "band" else frozenset())]
         if seeds == "band":
             labels = [f"{label} ({len(group)} seeds)" if len(group) > 1 else label
                       for label, group in zip(labels, groups)]
@@ -255,9 +278,11 @@ def fill(figure, runs, tell, metrics=None, against="rounds", title=None, labels=
              and (max(map(len, labels)) > LONGEST_IN_PANEL or len(groups) > MOST_IN_PANEL))
     painters = painters_of(groups, None if apart else labels, ["metrics"] if metrics else panels or DEFAULT, metrics,
                            against, scale)
+    of_runs = OF_SINGLE_RUNS & set(panels or ()) if not metrics else set()
+    hidden = hidden_by_log(groups, against, tell) if scale == "log" and of_runs != set(panels or DEFAULT) else set()
     named = {index: label for index, label in enumerate(labels)
-             if not metrics or evaluated_by_any(groups[index], metrics)}
-    for index in set(range(len(groups))) - set(named):
+             if (index not in hidden or of_runs) and (not metrics or evaluated_by_any(groups[index], metrics))}
+    for index in set(range(len(groups))) - set(named) - hidden:
         tell(f"{groups[index][0].path}: no {', '.join(metrics)}")
     if axes is not None:
         if len(painters) != 1:
@@ -278,7 +303,7 @@ def fill(figure, runs, tell, metrics=None, against="rounds", title=None, labels=
     if apart:
         draw_shared_legend(figure, named)
     alone = f" ({DIVERGED})" if len(groups) == 1 and diverged[0] else ""  # no legend says it
-    figure.suptitle(title if title is not None else title_of(runs) + alone, fontsize=11)
+    figure.suptitle(title if title is not None else plain(title_of(runs)) + alone, fontsize=11)
 
 
 def parse_arguments(arguments):
@@ -317,7 +342,7 @@ def main(arguments):
         print(f"plot: {error}", file=sys.stderr)
         return 2
     except (OSError, ValueError) as error:
-        print(f"plot: {output or 'the figure'} cannot be written: {error}", file=sys.stderr)
+        print(f"plot: {output or 'the figure'} cannot be written: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     for run in runs:
         print(run.summary())

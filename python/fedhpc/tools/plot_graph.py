@@ -131,7 +131,7 @@ def main(arguments):
         print(f"plot_graph: {error}", file=sys.stderr)
         return 2
     except (OSError, ValueError) as error:
-        print(f"plot_graph: {output} cannot be written: {error}", file=sys.stderr)
+        print(f"plot_graph: {output} cannot be written: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     print(f"{options.run.name}: {counts}, {shares}")
     print(output)

@@ -7,7 +7,7 @@ import numpy as np
 
 from .labels import DIGEST, SEEDS, labels_of, settings
 from .results import ResultError
-from .style import COLOURS, legend, number_log_axis, tidy, write_figure
+from .style import COLOURS, legend, number_log_axis, plain, tidy, write_figure
 from .tables import FORMATS
 
 GROWING = ("data.clients", "topology.edges")  # with the ranks, in weak scaling
@@ -39,8 +39,8 @@ class Scaling:
 
 
 def seconds_of_round(run):
-    """Median duration of a round on the run's last number of ranks, without the first there [s], evaluation included;
-    None for fewer than two such rounds."""
+    """Median duration of a round on the run's last number of ranks, without the first there [s]; None for fewer than
+    two such rounds. Evaluation is in it where at least half of the rounds evaluate."""
     if "wall_seconds" not in run.rounds:
         return None
     seconds = run.rounds["wall_seconds"].to_numpy()[ranks_of_rounds(run) == run.attributes["ranks"]][1:]
@@ -142,7 +142,7 @@ def draw_scaling(scalings, output, force=False):
         seconds = np.array([point.seconds for point in one.points])
         ideal = seconds[0] * (ranks[0] / ranks if one.kind == "strong" else np.ones(len(ranks)))
         style = {"color": COLOURS[number % len(COLOURS)], "linewidth": 1.6, "marker": "o", "markersize": 3.5,
-                 "label": f"{one.kind}: {one.label}" if one.label else one.kind}
+                 "label": plain(f"{one.kind}: {one.label}" if one.label else one.kind)}
         times.plot(ranks, seconds, **style)
         times.plot(ranks, ideal, ":", color=style["color"], linewidth=1.0)
         efficiencies.plot(ranks, [100 * one.efficiency(point) for point in one.points], **style)

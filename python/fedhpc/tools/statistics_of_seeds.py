@@ -10,7 +10,7 @@ from .result_file import ResultError
 from .style import PlotError
 
 SMALLER_IS_BETTER = ("loss", "perplexity", "rmse", "error", "residual", "gap", "distortion", "seconds", "bytes",
-                     "_std")
+                     "bits", "passes", "_std")
 TARGET_AXES = ("rounds", "bytes", "seconds", "wall")
 
 

@@ -31,11 +31,15 @@ def legend(axes, *entries, **how):
 
 
 def number_log_axis(axis):
-    """Numbers a logarithmic axis in plain figures, once a decade; over less than two decades at 1, 2 and 5 of each."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+    """Numbers a logarithmic axis in plain figures, once a decade; over less than two decades at 1, 2 and 5 of each;
+    evenly where that is one number or none."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     low, high = axis.get_view_interval()
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 100 * low else (1.0,)))
+    locator = LogLocator(subs=(1.0, 2.0, 5.0) if high < 100 * low else (1.0,))
+    if sum(low <= tick <= high for tick in locator.tick_values(low, high)) < 2:
+        locator = MaxNLocator(4)
+    axis.set_major_locator(locator)
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
@@ -43,6 +47,11 @@ def number_log_axis(axis):
 def small_title(axes, text, pad=None):
     """A line above a panel on how it is to be read, so many points above it."""
     axes.set_title(text, fontsize=8, color="#555555", pad=pad)
+
+
+def plain(text):
+    """A text of ours, in which a dollar sign begins no mathematics of matplotlib's."""
+    return text.replace("$", r"\$")
 
 
 def add_force(parser):

@@ -17,7 +17,8 @@ those of which a smaller share of the seeds has come to the target. Where no col
 not complete are named on standard error, as are runs that a mean is without. Bytes up and down are
 those of all links and rounds.
 
---scaling: seconds of a round (the median over rounds but the first, evaluation included) against ranks.
+--scaling: seconds of a round against ranks: the median over rounds but the first, which has evaluation in it where at
+least half of the rounds evaluate (run.eval_every of 1 or 2).
 Strong: the same configuration on other numbers of ranks; weak: data.clients (and topology.edges) grow with the
 ranks. Efficiency is that against the fewest ranks, 100 % for half the time on twice the ranks (strong) or the
 same time for twice the clients (weak). --output draws it.

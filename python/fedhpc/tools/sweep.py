@@ -169,15 +169,18 @@ def largest(rung, plans):
 
 
 def prepare(job, state):
-    """Sets aside what must not be resumed, results of other settings with their checkpoints, and says so."""
+    """Sets aside what must not be resumed, results of other settings or of no use to a rung, with their checkpoints,
+    and says so."""
     different = is_different(job, state)
     if different and set_aside(job):
         print(f"sweep: {job.output} is set aside: {different}", file=sys.stderr)
 
 
 def is_different(job, state):
-    """What differs where a result is of other settings; nothing of others."""
-    return state.kind not in KEPT and state.run is not None and differences_of(job, state.run)
+    """What differs where a result is of other settings, or what it lacks for a rung; "" of others."""
+    if state.kind in KEPT or state.run is None:
+        return ""
+    return differences_of(job, state.run) or (state.detail if state.kind == "outdated" else "")
 
 
 def note_refusals(sweep, refused, states):
@@ -230,23 +233,24 @@ def array_job(sweep, options, program):
                   "--report names the best")
             return 0
         return _give_out(sweep, options, program, rung, left,
-                         directives_of(largest(rung, plans), shape, options.node_memory), states)
+                         directives_of(largest(rung, plans), shape, options.node_memory))
 
 
-def _give_out(sweep, options, program, rung, left, directives, states):
+def _give_out(sweep, options, program, rung, left, directives):
     """The same of these runs, in as many arrays as they need."""
     jobs = jobs_of(rung.points)
     directives.setdefault("output", f"{literal(sweep.folder)}/%A_%a.out")
     if not options.submit:
-        if other := sum(bool(is_different(job, states[job.name])) for job in left):
-            print(f"sweep: {other} results are of other settings; --submit sets them aside", file=sys.stderr)
+        if other := sum(bool(is_different(job, rung.states[job.name])) for job in left):
+            what = " or lack what a rung needs" if rung.rounds else ""
+            print(f"sweep: {other} results are of other settings{what}; --submit sets them aside", file=sys.stderr)
     for part in arrays_of(left, options.submit, "sweep"):
         script, index = array_script(sweep, options, program, rung, part, directives)
         if not options.submit:
             print(script, end="")
             return 0
         for job in part:
-            prepare(job, states[job.name])
+            prepare(job, rung.states[job.name])
         print(f"submitted job {submit(script)}: {len(part)} of {len(jobs)} runs{_on(sweep, rung)} ({index})", flush=True)
     if rung.number < len(sweep.rungs):
         print("the same command submits the next rung, when these have ended")
@@ -299,24 +303,23 @@ class LocalRuns:
         """Runs what is left, with halving rung after rung until one is left undecided."""
         said = None
         while not self.stop and not self.interrupted:
-            states = states_of(self.sweep)
-            rung = standing(self.sweep, states, self.failed)[-1]
+            rung = standing(self.sweep, states_of(self.sweep), self.failed)[-1]
             if rung.due or said is None:
                 all_of_it = len(rung.points) * len(self.sweep.seeds)
                 said = f"{len(rung.due)} of {all_of_it} runs{_on(self.sweep, rung)} are left"
                 print(said, flush=True)
             if not rung.due:
                 return
-            self._run_each(rung, states)
+            self._run_each(rung)
 
     def stopped(self):
         """Whether the same command would go on with runs that were interrupted or not begun."""
         return bool(self.interrupted or self.stop and standing(self.sweep, states_of(self.sweep), self.failed)[-1].due)
 
-    def _run_each(self, rung, states):
+    def _run_each(self, rung):
         begun, left = 0, len(rung.due)
         with ThreadPoolExecutor(self.at_once) as pool:
-            futures = {pool.submit(self._run, job, states[job.name], rung.rounds): job for job in rung.due}
+            futures = {pool.submit(self._run, job, rung.states[job.name], rung.rounds): job for job in rung.due}
             try:
                 for future in as_completed(futures):
                     said = future.result()
@@ -338,8 +341,8 @@ class LocalRuns:
             say(f"{job.name}: waits for the run that is writing it")
             while is_written(job.output) and not self.stop:  # a killed sweep leaves it at work
                 time.sleep(WAIT_SECONDS)
-            state = state_of(job)
-            if self.stop or state_at(job, state, rounds).kind == "finished":
+            state = self._state(job, rounds)
+            if self.stop or state.kind == "finished":
                 return None if self.stop else "finished by an earlier call"
         prepare(job, state)
         command, arguments = ["run", str(job.config)], arguments_of(job, rounds)
@@ -348,7 +351,7 @@ class LocalRuns:
         if there and outcome.code == launch.REFUSED and not outcome.stopped:
             # The program sets aside what could not be resumed, unless another run is writing it.
             outcome = self._launch(job, [*command, *arguments])
-        state = state_at(job, state_of(job), rounds)
+        state = self._state(job, rounds)
         if state.kind == "finished":  # as the next call has it, also where run.stop_on_divergence has made the code 1
             return f"finished in {outcome.seconds:.0f} s{', diverged' if has_diverged(state) else ''}"
         if outcome.stopped or outcome.code == launch.INTERRUPTED:
@@ -356,6 +359,9 @@ class LocalRuns:
             return "interrupted, the same command goes on"
         self.failed.add(job.name)
         return f"failed: {outcome.message or state.detail or 'no result file'} ({job.name}.log)"
+
+    def _state(self, job, rounds):
+        return state_at(job, state_of(job), rounds, self.sweep.chosen_by)
 
     def _launch(self, job, arguments):
         command, environment = launch.mpi_command(self.program, self.ranks, [*arguments, "--run.progress=plain"])

@@ -67,7 +67,8 @@ def _note(sweep, point, rung, rungs):
         return "; ".join(dict.fromkeys(kinds)).replace("|", "/")
     means = {other.name: mean for other, mean in ranked(sweep, rung.points, rung.states)}
     if point.name not in means:
-        return f"{sweep.chosen_by} was never evaluated"
+        known = any(len(state.run.evaluated(sweep.chosen_by)) for state in states)
+        return f"{sweep.chosen_by} {'is not finite' if known else 'was never evaluated'}"
     if len(sweep.rungs) == 1 or rung.due or rung.number == len(sweep.rungs):
         return ""
     tied = [other.name for other in kept(sweep, rung) if means[other.name] == means[point.name]]

@@ -2,10 +2,16 @@
 
 All points go to the rounds of the first rung. The best of them, one of eta, go on from their checkpoints to the rounds
 of the next, and so on. What a rung decides follows from the result files up to its rounds, however far they have gone
-since, so that nothing else is kept. A sweep without halving has one rung, on which nothing is cut.
+since, so that nothing else is kept: a run that had not diverged by then is sound there, whatever became of it. A longer
+run that was not evaluated at the end of a rung, as those of halving are, is trained anew. A sweep without halving has
+one rung, on which nothing is cut.
 """
 
+import contextlib
+import math
 from dataclasses import dataclass, replace
+
+import h5py
 
 from .launch import own_error
 from .paper_table import JobState, job_state
@@ -51,7 +57,7 @@ def standing(sweep, states, tried=frozenset()):
     """
     points, rungs = sweep.points, []
     for number, rounds in enumerate(sweep.rungs, 1):
-        here = {job.name: state_at(job, states[job.name], rounds) for job in jobs_of(points)}
+        here = {job.name: state_at(job, states[job.name], rounds, sweep.chosen_by) for job in jobs_of(points)}
         rungs.append(Rung(number, rounds, points, here, _due(points, here, rounds, tried)))
         points = kept(sweep, rungs[-1])
         if rungs[-1].due or not points:
@@ -66,18 +72,37 @@ def kept(sweep, rung):
     return tuple(point for point in rung.points if point.name in names)
 
 
-def state_at(job, state, rounds):
-    """The state of a run whose aim are so many rounds; its Run holds no more of them."""
+def state_at(job, state, rounds, metric=None):
+    """The state of a run whose aim are so many rounds, with the metric after the last; its Run has no more of them."""
     if rounds and state.kind in ("finished", "interrupted"):
         run, done = state.run, len(state.run.rounds)
         if done > rounds:
-            run = replace(run, rounds=run.rounds.loc[:rounds], attributes={**run.attributes, "status": "complete"})
+            diverged = _has_diverged_at(job, run, rounds)
+            if not diverged and run.tested and rounds not in (*run.tested, *run.evaluated(metric).index):
+                return JobState("outdated", run, f"not evaluated after round {rounds}, where a rung ends "
+                                                 f"(run.eval_every={run.config.get('run.eval_every', '?')})")
+            run = replace(run, rounds=run.rounds.loc[:rounds],
+                          attributes={**run.attributes, "status": DIVERGED if diverged else "complete"})
         if done >= rounds or run.status == DIVERGED:
             return JobState("finished", run)
         state = JobState("interrupted", run, f"after round {done}")
     if state.kind != "finished" and (reason := _last_words(job)):
         return JobState("failed", state.run, reason)
     return state
+
+
+def _has_diverged_at(job, run, rounds):
+    """Whether a longer run had diverged at the end of a rung: a loss there is no number, or no evaluation from then to
+    a checkpoint has ended what began before."""
+    losses = [run.evaluated(name).get(rounds, 0.0) for name in ("global_loss", "personal_loss")]
+    if not all(map(math.isfinite, losses)):
+        return True
+    for path in files_beside(job.output) if run.status != "complete" else ():
+        with contextlib.suppress(OSError, KeyError), h5py.File(path, "r") as file:  # one that is being written
+            state = file["state"].attrs
+            if 0 < state["diverged_since"] <= rounds <= state["round"]:
+                return True
+    return False
 
 
 def _last_words(job):

@@ -2,6 +2,7 @@
 
 import difflib
 import itertools
+import math
 import re
 import statistics
 from dataclasses import dataclass, replace
@@ -323,12 +324,12 @@ def _name(varying, values):
 def result_of(sweep, point, states, metric=None):
     """(mean, spread, finished) of a metric of a point [the sweep's] in its unit, in % for accuracies.
 
-    The mean over the seeds that are finished; None where none is, one has diverged, or lacks the metric or has NaN.
+    The mean over the seeds that are finished; None where none is, one has diverged or has no finite value.
     The spread is the sample standard deviation, None below two seeds.
     """
     finished = [states[job.name].run for job in point.jobs if states[job.name].kind == "finished"]
     values = [value_of(sweep, run, metric) for run in finished]
-    if not values or any(value != value for value in values) or any(run.status == DIVERGED for run in finished):
+    if not all(map(math.isfinite, values)) or not values or any(run.status == DIVERGED for run in finished):
         return None, None, len(finished)
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(finished)
 
