@@ -60,13 +60,13 @@ class Background(ReproduceCase):
         self.assertEqual(self.call("--stop").stdout, "nobody is at work\n")
 
         self.paper("slow", "good", rounds=600)
-        again = self.call("--seeds", "1", "--background", "--budget", "0.02")
+        again = self.call("--seeds", "1", "--background", "--budget", "0.1")
         self.assertEqual(again.returncode, 0, again.stderr)
         self.wait_for(self.idle, "the end of the budget")
         self.assertTrue(self.calls()[1].startswith("resume "))
         log = (self.results / "reproduce.log").read_text()
         self.assertEqual(log.count("to be resumed by the next call"), 2)
-        self.assertIn("--budget 0.02", log)
+        self.assertIn("--budget 0.1", log)
         self.assertTrue((self.results / "table.csv").exists())
 
     def test_failures_before_the_first_run_are_told_at_once(self):
