@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "bindings.hpp"
+#include "engine_calls.hpp"
 
 namespace fedhpc::python {
 
@@ -181,12 +182,8 @@ NumpyArray send(PyBlock& self, const std::string& direction, const RandomColumns
     refuse("block.send", "up or down", "'" + direction + "'");
   }
   Block& block = self.get();
-  Tensor sent;
-  {
-    const nb::gil_scoped_release unlocked;
-    sent = block.send(direction == "up" ? Direction::Up : Direction::Down, columns);
-  }
-  return to_numpy(sent);
+  const Direction way = direction == "up" ? Direction::Up : Direction::Down;
+  return to_numpy(without_lock([&] { return block.send(way, columns); }));
 }
 
 void require_client(const char* verb, const Block& block, std::int64_t client) {
@@ -198,11 +195,7 @@ void require_client(const char* verb, const Block& block, std::int64_t client) {
 NumpyArray evaluate(PyBlock& self, const PyRows& models) {
   Block& block = self.get();
   const Rows from = models.owned(wanted_models("block.evaluate", models, block.count()));
-  std::vector<double> accuracies;
-  {
-    const nb::gil_scoped_release unlocked;
-    accuracies = block.evaluate(from);
-  }
+  const std::vector<double> accuracies = without_lock([&] { return block.evaluate(from); });
   return to_numpy(std::span<const double>(accuracies));
 }
 
@@ -210,11 +203,7 @@ nb::tuple embed(PyBlock& self, const PyRows& model, std::int64_t client) {
   Block& block = self.get();
   require_client("block.embed", block, client);
   const Rows from = model.owned(wanted_models("block.embed", model, 1));
-  Embedded embedded;
-  {
-    const nb::gil_scoped_release unlocked;
-    embedded = block.embed(from, client);
-  }
+  const Embedded embedded = without_lock([&] { return block.embed(from, client); });
   return nb::make_tuple(to_numpy(embedded.values), to_numpy(embedded.labels));
 }
 

@@ -9,6 +9,7 @@
 #include "fedhpc/core/device.hpp"
 
 #include "bindings.hpp"
+#include "engine_calls.hpp"
 #include "rounds.hpp"
 
 namespace fedhpc::python {
@@ -42,12 +43,8 @@ NumpyArray squared_distances(const PyCoupling& self, const PyRows& a, const PyRo
   const Rows one = self.rows("squared_distances", a);
   const Rows other = self.rows("squared_distances", b, one.layout);
   const ColumnRanges ranges = ranges_of(*one.layout, columns);
-  Tensor distances;
-  {
-    const nb::gil_scoped_release unlocked;
-    distances = self.together("squared_distances").squared_distances(one, other, ranges);
-  }
-  return to_numpy(distances);
+  return to_numpy(without_lock(
+      [&] { return self.together("squared_distances").squared_distances(one, other, ranges); }));
 }
 
 NumpyArray dots(const PyCoupling& self, const PyRows& a, const PyRows& b, nb::handle columns,
@@ -57,12 +54,8 @@ NumpyArray dots(const PyCoupling& self, const PyRows& a, const PyRows& b, nb::ha
   const Rows centre =
       reference == nullptr ? Rows{} : wanted("coupling.dots", *reference, 1, one.layout);
   const ColumnRanges ranges = ranges_of(*one.layout, columns);
-  Tensor products;
-  {
-    const nb::gil_scoped_release unlocked;
-    products = self.together("dots").dots(one, other, ranges, centre);
-  }
-  return to_numpy(products);
+  return to_numpy(
+      without_lock([&] { return self.together("dots").dots(one, other, ranges, centre); }));
 }
 
 NumpyArray over_pairs(const PyCoupling& self, const nb::list& matrices, std::int64_t columns,
@@ -79,12 +72,8 @@ NumpyArray over_pairs(const PyCoupling& self, const nb::list& matrices, std::int
     return to_number("what the value of coupling.over_pairs returns",
                      value(to_numpy(a, false), to_numpy(b, false)));
   };
-  Tensor values;
-  {
-    const nb::gil_scoped_release unlocked;
-    values = self.together("over_pairs").over_pairs(own, columns, of_pair);
-  }
-  return to_numpy(values);
+  return to_numpy(
+      without_lock([&] { return self.together("over_pairs").over_pairs(own, columns, of_pair); }));
 }
 
 NumpyArray all_rows(const PyCoupling& self, nb::handle values) {
@@ -92,12 +81,7 @@ NumpyArray all_rows(const PyCoupling& self, nb::handle values) {
   if (own.dim() < 1 || own.size(0) != self.own) {
     refuse("coupling.all_rows", concat("an array [", self.own, ", ...]"), shape_text(own));
   }
-  Tensor all;
-  {
-    const nb::gil_scoped_release unlocked;
-    all = self.together("all_rows").all_rows(own);
-  }
-  return to_numpy(all);
+  return to_numpy(without_lock([&] { return self.together("all_rows").all_rows(own); }));
 }
 
 std::int64_t whole_multiple(std::int64_t multiple) {
@@ -108,12 +92,8 @@ std::int64_t whole_multiple(std::int64_t multiple) {
 NumpyArray to_columns_of_all(const PyCoupling& self, const PyRows& rows, std::int64_t multiple) {
   const Rows own = self.rows("to_columns", rows);
   whole_multiple(multiple);
-  Tensor columns;
-  {
-    const nb::gil_scoped_release unlocked;
-    columns = self.together("to_columns").to_columns(own, multiple);
-  }
-  return to_numpy(columns);
+  return to_numpy(
+      without_lock([&] { return self.together("to_columns").to_columns(own, multiple); }));
 }
 
 void from_columns(const PyCoupling& self, const PyRows& rows, nb::handle columns,
@@ -142,12 +122,10 @@ nb::object coupling_of(const PyRound& round, nb::handle ids) {
   }
   require_once("round.coupling", "client", own);
   const auto count = static_cast<std::int64_t>(own.size());
-  const auto begun = [&] {
-    const nb::gil_scoped_release unlocked;
+  return nb::cast(without_lock([&] {
     return std::make_unique<PyCoupling>(
         PyCoupling{round.session->get().coupling(own), count, round.session});
-  };
-  return nb::cast(begun());
+  }));
 }
 
 void bind_coupling(nb::module_& core) {

@@ -26,4 +26,11 @@ decltype(auto) call_python(Work&& work) {
   }
 }
 
+/// Calls the engine from Python code, without the interpreter's lock, and returns what it gives.
+template <typename Work>
+auto without_lock(const Work& work) {
+  const nb::gil_scoped_release unlocked;
+  return work();
+}
+
 }  // namespace fedhpc::python

@@ -8,6 +8,7 @@
 #include "fedhpc/core/device.hpp"
 
 #include "bindings.hpp"
+#include "engine_calls.hpp"
 #include "training.hpp"
 
 namespace fedhpc::python {
@@ -122,12 +123,8 @@ void bind_fits(nb::class_<PyFactorMap, PyRowMap>& bound) {
             const std::int64_t layer = layer_of(map, l);
             const Rows of = wanted("map.fit_layer", model, 1, map.full());
             const Rows near = wanted("map.fit_layer", start, 1, map.factors());
-            Tensor fitted;
-            {
-              const nb::gil_scoped_release unlocked;
-              fitted = on_host(map.fit_layer(layer, of, near, sweeps));
-            }
-            return to_numpy(fitted);
+            return to_numpy(
+                without_lock([&] { return on_host(map.fit_layer(layer, of, near, sweeps)); }));
           },
           nb::arg("layer"), nb::arg("model"), nb::arg("start"), nb::arg("sweeps"),
           "The factors [q] of one factorised layer, near those of `start` [1, Q], fitted to "

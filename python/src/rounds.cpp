@@ -87,11 +87,8 @@ struct PyBlocks {
           concat("the next block of ", loop->name, " was asked for from inside of a training"));
     }
     loop->turn->end();
-    Block* block = nullptr;
-    {
-      const nb::gil_scoped_release unlocked;  // samples of clients may come from other ranks
-      block = loop->blocks.next();
-    }
+    // Samples of clients may come from other ranks.
+    Block* block = without_lock([&] { return loop->blocks.next(); });
     if (block == nullptr) throw nb::stop_iteration();
     loop->turn = time_of("this block is over: a block can be used only in its turn of the loop");
     return {block, loop->turn, session};

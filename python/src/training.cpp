@@ -171,12 +171,7 @@ NumpyArray embedding(PyStep& self, const PyRows& at) {
   const Rows models = wanted_models("step.embedding", at, self.clients);
   LocalStep& step = *self.step;
   self.end_gradients();
-  Tensor seen;
-  {
-    const nb::gil_scoped_release unlocked;
-    seen = on_host(step.embedding(models)).to(at::kDouble);
-  }
-  return to_numpy(seen);
+  return to_numpy(without_lock([&] { return on_host(step.embedding(models)).to(at::kDouble); }));
 }
 
 /// A term that reads and writes float64 numbers of one client at a time, in host memory.

@@ -116,6 +116,10 @@ TEST(Weights, OfOneKindStayWhenAnotherIsAskedFor) {
   run(tiny_keys({{"algorithm.name", "asks_twice"}, {"train.block", "4"}}), *world_communicator(60));
 }
 
+void note_own_numbers(Block& block) {
+  block.note("number", std::vector<double>(block.clients().begin(), block.clients().end()));
+}
+
 /// A method whose second pass through a round uses what its first one has noted.
 class NotesFirst final : public OneModel {
  public:
@@ -124,9 +128,7 @@ class NotesFirst final : public OneModel {
     setup.add_metrics({{"number", "1", "of a client"}});
   }
   void round(Round& round) override {
-    round.each_block([](Block& block) {
-      block.note("number", std::vector<double>(block.clients().begin(), block.clients().end()));
-    });
+    round.each_block(note_own_numbers);
     const double mean = round.noted("number");
     Mean second = round.mean(global_.layout);
     round.each_block([&](Block& block) {
@@ -159,9 +161,7 @@ class NotesTwice final : public OneModel {
   }
   void round(Round& round) override {
     round.note("number", 7);
-    round.each_block([](Block& block) {
-      block.note("number", std::vector<double>(block.clients().begin(), block.clients().end()));
-    });
+    round.each_block(note_own_numbers);
   }
 };
 
