@@ -294,9 +294,12 @@ class Deadline(HarnessCase):
     def test_rank_that_never_enters_mpi(self):
         for ranks in (2, 3):
             job = self.stuck(ranks, "Victim.RankOneNeverReturns", {1},
-                             "rank 0 of {n}: arrived, failed")
+                             "rank 0 of {n}: arrived, failed", "[watchdog] rank 0 ends the job")
             # Once when rank 0 failed, once more in the message of the watchdog.
             self.assertEqual(job.output.count("end of the long text"), 2, job.output[-2000:])
+
+    def test_rank_that_waited_longest_lets_the_lowest_speak(self):
+        self.stuck(3, "Victim.RankOneHangsAndRankZeroIsLate", {1}, "[watchdog] rank 0 ends the job")
 
     def test_slow_rank_is_waited_for(self):
         self.check_on(3, "Victim.RankZeroIsSlow", 0, FEDHPC_TEST_WATCHDOG="20")

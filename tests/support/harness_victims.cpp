@@ -85,6 +85,16 @@ TEST(Victim, RankOneNeverReturns) {
   }
 }
 
+// The deadline of rank 2 passes before that of rank 0.
+TEST(Victim, RankOneHangsAndRankZeroIsLate) {
+  if (rank() == 0) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  }
+  while (rank() == 1) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
 TEST(Victim, RankZeroIsSlow) {
   if (rank() == 0) {
     std::this_thread::sleep_for(std::chrono::seconds(2));

@@ -24,10 +24,7 @@ constexpr double kDefaultLimit = 60.0;  // s
 constexpr microseconds kShortestPause{200};
 constexpr microseconds kLongestPause{1000};
 
-// Ranks that waited equally long speak in the order of their rank, this far apart.
-constexpr milliseconds kTurn{100};
-constexpr int kSpeakerProbes = 3;
-// How long a rank lets another one that announced its message print it and end the job.
+// How long a rank lets the one that it asked to speak print its message and end the job.
 constexpr milliseconds kSpeakerTime{10'000};
 
 bool at_one_place(const std::vector<std::optional<RankReport>>& arrivals) {
@@ -67,7 +64,8 @@ std::vector<RankReport> Watchdog::meet(const RankReport& own) {
     if (complete && sent != 0) {
       break;
     }
-    if (Clock::now() > deadline) {
+    if (Clock::now() > deadline || asked_to_speak(own.place)) {
+      receive_notes(arrivals);  // one that is older than the question
       end_job(arrivals);
     }
     std::this_thread::sleep_for(pause);
@@ -112,49 +110,57 @@ void Watchdog::receive_notes(Arrivals& arrivals) const {
       MPI_Iprobe(from, kReportTag, comm_, &there, &status);
     }
     if (there != 0) {
-      int num_bytes = 0;
-      MPI_Get_count(&status, MPI_CHAR, &num_bytes);
-      std::string note(static_cast<std::size_t>(num_bytes), '\0');
-      MPI_Recv(note.data(), num_bytes, MPI_CHAR, from, kReportTag, comm_, MPI_STATUS_IGNORE);
-      report = unpack(note);
+      report = unpack(receive_text(status));
     }
   }
 }
 
-// Every rank that arrived gets here at about the same time, and one message is enough.
+// The text of a message that a probe found.
+std::string Watchdog::receive_text(const MPI_Status& found) const {
+  int num_bytes = 0;
+  MPI_Get_count(&found, MPI_CHAR, &num_bytes);
+  std::string text(static_cast<std::size_t>(num_bytes), '\0');
+  MPI_Recv(text.data(), num_bytes, MPI_CHAR, found.MPI_SOURCE, found.MPI_TAG, comm_,
+           MPI_STATUS_IGNORE);
+  return text;
+}
+
+// One message is enough: the lowest rank that arrived speaks. The deadline of another rank may pass
+// earlier, so that rank asks it to; should no end come, that rank speaks too.
 void Watchdog::end_job(const Arrivals& arrivals) const {
-  if (!wait_for_speaker(arrivals)) {
-    for (int to = 0; to < size_; ++to) {
-      if (to != rank_ && arrivals[static_cast<std::size_t>(to)]) {
-        MPI_Request request = MPI_REQUEST_NULL;
-        MPI_Isend(nullptr, 0, MPI_CHAR, to, kSpeakerTag, comm_, &request);
-        MPI_Request_free(&request);
-      }
-    }
-    const std::string message = describe_arrivals(arrivals);
-    std::fwrite(message.data(), 1, message.size(), stderr);
-    std::fflush(stderr);
+  const auto first = std::find_if(arrivals.begin(), arrivals.end(),
+                                  [](const auto& report) { return report.has_value(); });
+  const int speaker = static_cast<int>(first - arrivals.begin());
+  if (speaker != rank_) {
+    let_speak(speaker, arrivals[static_cast<std::size_t>(rank_)]->place);
   }
+  const std::string message = describe_arrivals(arrivals);
+  std::fwrite(message.data(), 1, message.size(), stderr);
+  std::fflush(stderr);
   MPI_Abort(comm_, 1);
   std::_Exit(1);
 }
 
-// Waits for this rank's turn to speak; true if another rank spoke and had the time to end the job.
-bool Watchdog::wait_for_speaker(const Arrivals& arrivals) const {
-  const auto num_before = std::count_if(arrivals.begin(), arrivals.begin() + rank_,
-                                        [](const auto& report) { return report.has_value(); });
-  const auto turn = Clock::now() + num_before * kTurn;
-  // Often: one probe after the pause may only start the progress that brings the note in.
-  for (int probe = 0; probe < kSpeakerProbes || Clock::now() < turn; ++probe) {
-    int spoken = 0;
-    MPI_Iprobe(MPI_ANY_SOURCE, kSpeakerTag, comm_, &spoken, MPI_STATUS_IGNORE);
-    if (spoken != 0) {
-      std::this_thread::sleep_for(kSpeakerTime);
-      return true;
-    }
+// Whether another rank, in vain at the same place, asked this one to end the job. A question from
+// another place came too late: the ranks did meet there after all.
+bool Watchdog::asked_to_speak(const std::string& place) const {
+  int asked = 0;
+  MPI_Status status;
+  MPI_Iprobe(MPI_ANY_SOURCE, kSpeakerTag, comm_, &asked, &status);
+  return asked != 0 && receive_text(status) == place;
+}
+
+// Asks `speaker` to end the job from `place` and gives it the time to do so. Stays inside MPI: the
+// speaker may still wait for this rank's report to arrive whole.
+void Watchdog::let_speak(int speaker, const std::string& place) const {
+  MPI_Request request = MPI_REQUEST_NULL;
+  MPI_Isend(place.data(), static_cast<int>(place.size()), MPI_CHAR, speaker, kSpeakerTag, comm_,
+            &request);
+  for (const auto end = Clock::now() + kSpeakerTime; Clock::now() < end;) {
+    int there = 0;
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm_, &there, MPI_STATUS_IGNORE);
     std::this_thread::sleep_for(kLongestPause);
   }
-  return false;
 }
 
 std::string Watchdog::describe_arrivals(const Arrivals& arrivals) const {

@@ -46,7 +46,9 @@ class Watchdog {
   std::vector<MPI_Request> send_to_others(const std::string& note) const;
   void receive_notes(Arrivals& arrivals) const;
   [[noreturn]] void end_job(const Arrivals& arrivals) const;
-  bool wait_for_speaker(const Arrivals& arrivals) const;
+  bool asked_to_speak(const std::string& place) const;
+  void let_speak(int speaker, const std::string& place) const;
+  std::string receive_text(const MPI_Status& found) const;
   std::string describe_arrivals(const Arrivals& arrivals) const;
 
   MPI_Comm comm_ = MPI_COMM_NULL;
