@@ -266,6 +266,7 @@ RunEnd nothing_to_do(const Config& config, int rank, const std::string& status,
 
 RunEnd carry_out(Config& config, Communicator& comm, const Host& host, const Resumption* from,
                  Earlier earlier) {
+  require_one_build(build_info(), comm);
   require_one_configuration(config, comm);
   const auto place = [&] { return concat(config.algorithm_name, ", ", text(comm.place())); };
   const Log::Where where(run_log(), place);

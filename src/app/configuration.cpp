@@ -78,6 +78,16 @@ std::string agreed_values(const Config& config) {
 
 }  // namespace
 
+void require_one_build(const BuildInfo& own, Communicator& comm) {
+  const std::string text =
+      concat("fedhpc ", own.version, ", commit ", own.commit, ", LibTorch ", own.torch);
+  const auto other = first_to_differ(comm, text);
+  if (other == 0) return;
+  const std::vector<std::string> all = comm.all_texts(text);
+  throw ConfigError(concat("rank 0 is ", all.front(), " and rank ", other, " ", all[other],
+                           "; start one installation on all hosts"));
+}
+
 void require_one_configuration(const Config& config, Communicator& comm) {
   const std::string mine = agreed_values(config);
   const auto other = first_to_differ(comm, concat(std::hash<std::string>()(mine)));

@@ -5,6 +5,7 @@
 
 #include "fedhpc/app/library.hpp"
 #include "fedhpc/comm/communicator.hpp"
+#include "fedhpc/core/build_info.hpp"
 #include "fedhpc/engine/config.hpp"
 
 namespace fedhpc {
@@ -18,6 +19,10 @@ Arguments load_plugins(const Arguments& arguments, const std::string& command);
 
 /// Checks it, and that the files it names are there.
 std::unique_ptr<Config> configuration_of(const Given& given);
+
+/// Throws ConfigError, on every rank, where hosts have different versions of the program or of
+/// LibTorch. Collective.
+void require_one_build(const BuildInfo& own, Communicator& comm);
 
 /// Throws ConfigError, on every rank, where a script has given ranks different configurations. Places
 /// of files to be read may differ. Collective.

@@ -214,8 +214,7 @@ void Checkpointer::write_file(const std::string& path, std::int64_t round,
   StateWriter state(comm_, experiment_.parts().placement(), &file);
   experiment_.visit_state(state);
   write_partial(comm_, &file, experiment_.partial());
-  h5::flush_file(file);
-  file.reset();
+  h5::close_file(std::move(file));
   const Tick tick = [this] { comm_.progress(); };
   seal(unfinished.path(), tick);
   // Older ones go once this one is there.

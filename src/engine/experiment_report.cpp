@@ -175,19 +175,21 @@ void Experiment::total(RoundState& round, const RoundRequest& request, RoundRepo
   const AtTask reporting(parts_.comm.place(), Place::Task::Report);
   const std::vector<TrainStatistics>& statistics = round.statistics;
   const auto count = static_cast<std::int64_t>(statistics.size());
-  Tensor losses = at::empty({count, 2}, at::kDouble);  // loss, samples
+  Tensor numbers = at::empty({2 * count, 1}, at::kDouble);  // losses, then samples
+  std::vector<std::int64_t> kinds(2 * statistics.size(), 0);
   for (std::int64_t i = 0; i < count; ++i) {
-    losses.data_ptr<double>()[2 * i] = statistics[i].loss;
-    losses.data_ptr<double>()[2 * i + 1] = statistics[i].samples;
+    numbers.data_ptr<double>()[i] = statistics[i].loss;
+    numbers.data_ptr<double>()[count + i] = statistics[i].samples;
+    kinds[static_cast<std::size_t>(count + i)] = 1;
   }
-  WeightedSum sum(1, 2, parts_.context.summation);
-  sum.add(std::vector<std::int64_t>(statistics.size(), 0),
-          std::vector<double>(statistics.size(), 1), losses);
+  WeightedSum sum(2, 1, parts_.context.summation);
+  sum.add(kinds, std::vector<double>(kinds.size(), 1), numbers);
   const Tensor sums = sum.total(*parts_.topology, Among::All);
   RoundMetrics& metrics = report.metrics;
   const auto* values = sums.const_data_ptr<double>();
-  report.train_samples = values[1];
-  if (values[1] > 0) metrics.train_loss = values[0] / values[1];
+  constexpr std::size_t kSamples = 2;  // behind the losses and their sum of weights
+  report.train_samples = values[kSamples];
+  if (values[kSamples] > 0) metrics.train_loss = values[0] / values[kSamples];
   if (parts_.comm.rank() == 0) look_for_divergence(report);
   report.agreed = request;
   const auto entries = booked(report.agreed, metrics);

@@ -134,7 +134,7 @@ RoomNeeded room_needed(const Experiment& experiment, std::int64_t rounds_left, s
                         (rounds / static_cast<double>(config.run.eval_every) + 1) * evaluation +
                         kFileSlack;
   const bool saves_itself = config.run.checkpoint_every != 0;
-  const double first_checkpoint = now + model + static_cast<double>(state.now);
+  const double first_checkpoint = now + model + static_cast<double>(state.now) + kFileSlack;
   const double last_checkpoint = now + growth + model + static_cast<double>(state.full);
   return {.first = model + personal + (saves_itself ? first_checkpoint : 0),
           .all = growth + (saves_itself ? kCheckpoints : 1) * last_checkpoint};

@@ -110,14 +110,18 @@ void StateWriter::write_clients(const std::string& path, const std::vector<std::
   const auto count = static_cast<std::int64_t>(written.size());
   Tensor blocks = at::full({1}, (count + step - 1) / step, at::kLong);
   comm_.max_(blocks);
+  Tensor total = at::full({1}, count, at::kLong);
+  comm_.sum_(total);
   h5::Handle ids_out;
   h5::Handle values_out;
   if (file_ != nullptr) {
-    ids_out = h5::create_extendible(*file_, state_path(path) + "/ids", h5::type_of<std::int64_t>(),
-                                    {}, 1024);
-    values_out = h5::create_extendible(*file_, state_path(path) + "/values", state_type(type),
-                                       {static_cast<hsize_t>(width)}, 1);
+    const auto rows = static_cast<hsize_t>(total.item<std::int64_t>());
+    ids_out =
+        h5::create_dataset(*file_, state_path(path) + "/ids", h5::type_of<std::int64_t>(), {rows});
+    values_out = h5::create_dataset(*file_, state_path(path) + "/values", state_type(type),
+                                    {rows, static_cast<hsize_t>(width)});
   }
+  hsize_t next = 0;
   for (std::int64_t b = 0; b < blocks.item<std::int64_t>(); ++b) {
     const std::int64_t first = std::min(b * step, count);
     const auto length = static_cast<std::size_t>(std::min(step, count - first));
@@ -128,8 +132,9 @@ void StateWriter::write_clients(const std::string& path, const std::vector<std::
     const Tensor all_values = comm_.gather(values, 0);
     if (!ids_out) continue;
     const auto rows = static_cast<hsize_t>(all_ids.size(0));
-    h5::append_rows(ids_out, h5::type_of<std::int64_t>(), rows, all_ids.data_ptr());
-    h5::append_rows(values_out, state_type(type), rows, all_values.data_ptr());
+    h5::write_rows(ids_out, h5::type_of<std::int64_t>(), next, rows, all_ids.data_ptr());
+    h5::write_rows(values_out, state_type(type), next, rows, all_values.data_ptr());
+    next += rows;
   }
 }
 

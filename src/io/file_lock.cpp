@@ -108,13 +108,25 @@ FileLock::~FileLock() {
   if (descriptor_ >= 0) close(descriptor_);  // releases the lock
 }
 
-bool is_locked(const std::string& path) {
+namespace {
+
+/// Why an existing file cannot be locked now; 0 where it can.
+int lock_refusal(const std::string& path, int kind) {
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) return false;
-  const bool locked = flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (descriptor < 0) return 0;
+  const int refusal = flock(descriptor, kind | LOCK_NB) != 0 ? errno : 0;
   close(descriptor);
-  return locked;
+  return refusal;
 }
+
+}  // namespace
+
+bool has_locks(const std::string& path) {
+  const int refusal = lock_refusal(path, LOCK_SH);
+  return refusal == 0 || refusal == EWOULDBLOCK;
+}
+
+bool is_locked(const std::string& path) { return lock_refusal(path, LOCK_EX) == EWOULDBLOCK; }
 
 LockFile::LockFile(std::string path) : path_(std::move(path)) {
   const auto end = std::chrono::steady_clock::now() + kPatience;

@@ -1,10 +1,13 @@
 #include "fedhpc/io/hdf5.hpp"
 
+#include <cerrno>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <sys/file.h>
 #include <unistd.h>
 
+#include "fedhpc/io/file_lock.hpp"
 #include "fedhpc/io/seal.hpp"
 
 #include "io/hdf5_internal.hpp"
@@ -81,13 +84,37 @@ void silence() {
   static_cast<void>(silenced);
 }
 
-/// Throws Error saying what a path is, if not an HDF5 file that can be read.
+int descriptor_of(const Handle& file) {
+  void* descriptor = nullptr;
+  check(H5Fget_vfd_handle(file.id(), H5P_DEFAULT, &descriptor), "descriptor of a file");
+  return *static_cast<int*>(descriptor);
+}
+
+Handle open_with(const Handle& access, const std::string& path, Mode mode, std::size_t user_block) {
+  if (mode == Mode::Create || mode == Mode::CreateLive || mode == Mode::CreatePortable) {
+    // Names are listed in order of creation: the order of parameters in a row.
+    const Handle creation = own(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "file properties");
+    check(H5Pset_userblock(creation.id(), user_block), "user block");
+    if (mode == Mode::CreateLive) {
+      check(H5Pset_file_space_strategy(creation.id(), H5F_FSPACE_STRATEGY_PAGE, /*persist=*/false,
+                                       /*threshold=*/1),
+            "file pages");
+      check(H5Pset_file_space_page_size(creation.id(), kPage), "file pages");
+    }
+    return own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()), H5Fclose,
+               "cannot create '" + path + "'");
+  }
+  unsigned flags = H5F_ACC_RDONLY;
+  if (mode == Mode::ReadSwmr) flags = H5F_ACC_RDONLY | H5F_ACC_SWMR_READ;
+  if (mode == Mode::ReadWrite) flags = H5F_ACC_RDWR;
+  return own(H5Fopen(path.c_str(), flags, access.id()), H5Fclose, "cannot open '" + path + "'");
+}
 
 }  // namespace
 
-void Handle::reset() noexcept {
-  if (id_ >= 0 && close_ != nullptr) close_(id_);
-  id_ = H5I_INVALID_HID;
+herr_t Handle::reset() noexcept {
+  const hid_t id = std::exchange(id_, H5I_INVALID_HID);
+  return id >= 0 && close_ != nullptr ? close_(id) : 0;
 }
 
 void check_input(const std::string& path) {
@@ -129,23 +156,14 @@ Handle open_file(const std::string& path, Mode mode, std::size_t user_block) {
     constexpr unsigned kAttempts = 8;
     check(H5Pset_metadata_read_attempts(access.id(), kAttempts), "attempts to read");
   }
-  if (mode == Mode::Create || mode == Mode::CreateLive || mode == Mode::CreatePortable) {
-    // Names are listed in order of creation: the order of parameters in a row.
-    const Handle creation = own(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "file properties");
-    check(H5Pset_userblock(creation.id(), user_block), "user block");
-    if (mode == Mode::CreateLive) {
-      check(H5Pset_file_space_strategy(creation.id(), H5F_FSPACE_STRATEGY_PAGE, /*persist=*/false,
-                                       /*threshold=*/1),
-            "file pages");
-      check(H5Pset_file_space_page_size(creation.id(), kPage), "file pages");
-    }
-    return own(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation.id(), access.id()), H5Fclose,
-               "cannot create '" + path + "'");
+  try {
+    return open_with(access, path, mode, user_block);
+  } catch (const Error&) {
+    if (has_locks(path)) throw;
   }
-  unsigned flags = H5F_ACC_RDONLY;
-  if (mode == Mode::ReadSwmr) flags = H5F_ACC_RDONLY | H5F_ACC_SWMR_READ;
-  if (mode == Mode::ReadWrite) flags = H5F_ACC_RDWR;
-  return own(H5Fopen(path.c_str(), flags, access.id()), H5Fclose, "cannot open '" + path + "'");
+  check(H5Pset_file_locking(access.id(), /*use_file_locking=*/false, /*ignore_when_disabled=*/true),
+        "file locks");
+  return open_with(access, path, mode, user_block);
 }
 
 Handle open_whole(const std::string& path, const Tick& tick) {
@@ -216,14 +234,19 @@ void flush_file(const Handle& file) {
   check(H5Fflush(file.id(), H5F_SCOPE_GLOBAL), "cannot flush the file");
 }
 
-void release_lock(const Handle& file) {
-  void* descriptor = nullptr;
-  if (H5Fget_vfd_handle(file.id(), H5P_DEFAULT, &descriptor) < 0) {
-    H5Eclear2(H5E_DEFAULT);
-    return;
-  }
-  flock(*static_cast<int*>(descriptor), LOCK_UN);
+void sync_file(const Handle& file) {
+  flush_file(file);
+  // The descriptor that wrote it: another one need not be told of a byte that is lost already.
+  if (fsync(descriptor_of(file)) == 0) return;
+  throw Error(concat("HDF5: cannot write the file to disk: ", std::strerror(errno)));
 }
+
+void close_file(Handle file) {
+  sync_file(file);
+  check(file.reset(), "cannot close the file");
+}
+
+void release_lock(const Handle& file) { flock(descriptor_of(file), LOCK_UN); }
 
 std::vector<std::string> names_in(const Handle& location, const std::string& path) {
   const Handle group = open_group(location, path);

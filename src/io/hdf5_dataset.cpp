@@ -177,16 +177,11 @@ void read_rows(const Handle& dataset, Type type, hsize_t first, hsize_t count, v
         "cannot read data set", dataset);
 }
 
-void append_rows(const Handle& dataset, Type type, hsize_t count, const void* values) {
-  std::vector<hsize_t> shape = shape_of(dataset);
-  const hsize_t first = shape.front();
-  shape.front() += count;
-  check(H5Dset_extent(dataset.id(), shape.data()), "cannot extend", dataset);
-  write_rows(dataset, type, first, count, values);
-}
-
 void append(const Handle& dataset, Type type, const void* values) {
-  append_rows(dataset, type, 1, values);
+  std::vector<hsize_t> shape = shape_of(dataset);
+  const hsize_t last = shape.front()++;
+  check(H5Dset_extent(dataset.id(), shape.data()), "cannot extend", dataset);
+  write_rows(dataset, type, last, 1, values);
 }
 
 void flush(const Handle& dataset) { check(H5Dflush(dataset.id()), "cannot flush", dataset); }

@@ -91,9 +91,10 @@ void ResultsWriter::check_it_is_there() {
 
 void ResultsWriter::finish(const std::string& status) {
   if (lost_) return;
+  h5::sync_file(file_);  // before it says that it is complete
   h5::rewrite_attribute(file_, "finished", utc_now());
   h5::rewrite_attribute(file_, "status", status);
-  h5::flush_file(file_);
+  h5::sync_file(file_);
   check_it_is_there();
 }
 

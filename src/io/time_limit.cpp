@@ -3,6 +3,7 @@
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <poll.h>
 #include <sys/resource.h>
@@ -15,13 +16,17 @@ namespace fedhpc {
 
 namespace {
 
-constexpr char kEnd = '\n';  // says that the text before it is whole
+constexpr double kPatience = 15;  // the limit by the clock over that of the processor
+constexpr char kEnd = '\n';       // says that the text before it is whole
 
 [[noreturn]] void work_and_tell(int out, double limit_seconds,
                                 const std::function<std::string()>& work) {
   // It ends by itself where nobody is left who would end it.
   std::signal(SIGALRM, SIG_DFL);
-  alarm(static_cast<unsigned>(limit_seconds) + 2);
+  alarm(static_cast<unsigned>(kPatience * limit_seconds) + 2);
+  const auto seconds = static_cast<rlim_t>(std::ceil(limit_seconds));
+  const rlimit processor{.rlim_cur = seconds, .rlim_max = seconds};
+  setrlimit(RLIMIT_CPU, &processor);
   // A signal for the run is not for this process.
   for (const int number : {SIGTERM, SIGINT, SIGUSR1}) std::signal(number, SIG_DFL);
   // A crash is an answer too: no report by MPI, no core dump.
@@ -75,7 +80,7 @@ std::optional<std::string> within_time(double limit_seconds,
   }
   if (child == 0) work_and_tell(ends[1], limit_seconds, work);
   close(ends[1]);
-  std::string text = receive(ends[0], limit_seconds);
+  std::string text = receive(ends[0], kPatience * limit_seconds);
   close(ends[0]);
   kill(child, SIGKILL);
   while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) continue;

@@ -14,6 +14,11 @@ namespace fedhpc {
 /// are the exponents of its addends and of its weights, and a mark that an addend is not finite.
 class SumExponents {
  public:
+  /// An addend is two integers of so many bits: what its scaled value rounds to and, scaled by
+  /// 2^kBits again, what that leaves (docs/semantics.md, 5).
+  static constexpr std::int64_t kBits = 40;
+  static constexpr double kOfRest = 1LL << kBits;
+
   explicit SumExponents(std::int64_t segments)
       : agreed_(at::full({segments, kEntries}, kLowest, at::kLong)),
         entries_(agreed_.data_ptr<std::int64_t>()) {}
@@ -50,7 +55,6 @@ class SumExponents {
 
  private:
   static constexpr std::int64_t kEntries = 3;
-  static constexpr std::int64_t kBits = 40;      // of the largest addend (docs/semantics.md, 5)
   static constexpr std::int64_t kLowest = -900;  // 2^(kBits - e) stays finite
 
   static std::int64_t exponent_of(double magnitude) {

@@ -22,8 +22,11 @@ namespace {
 // llrint this is one vector instruction.
 constexpr double kRounder = 6755399441055744.0;
 
-std::int64_t rounded(double x) {
-  return std::bit_cast<std::int64_t>(x + kRounder) - std::bit_cast<std::int64_t>(kRounder);
+/// integer += x, rounded; returns what that leaves.
+double add_rounded(double x, std::int64_t& integer) {
+  const double sum = x + kRounder;
+  integer += std::bit_cast<std::int64_t>(sum) - std::bit_cast<std::int64_t>(kRounder);
+  return x - (sum - kRounder);
 }
 
 /// Calls fn(segment, weight, row of T) for every row that weighs something.
@@ -67,22 +70,30 @@ double largest_finite_of(double weight, const T* row, std::int64_t columns) {
   return largest;
 }
 
-/// sums[i] += weight * row[i], scaled and rounded; what is not finite goes to rest[i].
+/// A segment's sums of integers, [P] each, and of what is not finite.
+struct Integers {
+  std::int64_t* high;
+  std::int64_t* low;
+  double* apart;
+};
+
+/// sums[i] += weight * row[i], scaled and rounded twice; what is not finite goes apart.
 template <typename T>
 void add_integers(double weight, const T* row, std::int64_t columns, double scale, bool finite,
-                  std::int64_t* sums, double* rest) {
+                  const Integers& sums) {
+  const auto add = [&](std::int64_t i, double x) {
+    add_rounded(add_rounded(x * scale, sums.high[i]) * SumExponents::kOfRest, sums.low[i]);
+  };
   if (finite) {
-    for (std::int64_t i = 0; i < columns; ++i) {
-      sums[i] += rounded(weight * static_cast<double>(row[i]) * scale);
-    }
+    for (std::int64_t i = 0; i < columns; ++i) add(i, weight * static_cast<double>(row[i]));
     return;
   }
   for (std::int64_t i = 0; i < columns; ++i) {
     const double x = weight * static_cast<double>(row[i]);
     if (std::isfinite(x)) {
-      sums[i] += rounded(x * scale);
+      add(i, x);
     } else {
-      rest[i] += x;
+      sums.apart[i] += x;
     }
   }
 }
@@ -183,15 +194,16 @@ Tensor WeightedSum::exact_total(Topology& topology, Among ranks) const {
   exponents.agree(topology, ranks);
 
   const std::int64_t stride = columns_ + 1;
-  Tensor integers = at::zeros({segments_, stride}, at::kLong);
+  Tensor integers = at::zeros({2, segments_, stride}, at::kLong);
   Tensor apart = at::zeros({segments_, stride}, at::kDouble);  // what is not finite
-  auto* sums = integers.data_ptr<std::int64_t>();
+  auto* high = integers.data_ptr<std::int64_t>();
+  auto* low = high + segments_ * stride;
   auto* rest = apart.data_ptr<double>();
   const bool all_finite = exponents.all_finite();
   each_row(contents_->addends, [&](std::int64_t s, double weight, const auto* row) {
-    add_integers(weight, row, columns_, exponents.scale(s), all_finite, sums + s * stride,
-                 rest + s * stride);
-    sums[s * stride + columns_] += rounded(weight * exponents.weight_scale(s));
+    add_integers(weight, row, columns_, exponents.scale(s), all_finite,
+                 {high + s * stride, low + s * stride, rest + s * stride});
+    add_rounded(weight * exponents.weight_scale(s), high[s * stride + columns_]);
   });
   topology.sum_(ranks, integers);
   if (!all_finite) topology.sum_(ranks, apart);
@@ -203,7 +215,9 @@ Tensor WeightedSum::exact_total(Topology& topology, Among ranks) const {
     const double weight_unit = 1 / exponents.weight_scale(s);
     for (std::int64_t i = 0; i < stride; ++i) {
       const std::int64_t at = s * stride + i;
-      out[at] = static_cast<double>(sums[at]) * (i < columns_ ? unit : weight_unit) + rest[at];
+      const double sum =
+          static_cast<double>(high[at]) + static_cast<double>(low[at]) / SumExponents::kOfRest;
+      out[at] = sum * (i < columns_ ? unit : weight_unit) + rest[at];
     }
   }
   return total;

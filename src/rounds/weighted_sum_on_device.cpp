@@ -107,7 +107,7 @@ Tensor WeightedSum::exact_total_on_device(Topology& topology, Among ranks) const
   exponents.agree(topology, ranks);
 
   const auto options = at::TensorOptions(at::kDouble).device(device_);
-  const Tensor sums = at::zeros({segments_, columns_ + 1}, options.dtype(at::kLong));
+  const Tensor sums = at::zeros({2, segments_, columns_ + 1}, options.dtype(at::kLong));
   const Tensor rest = at::zeros({segments_, columns_ + 1}, options);  // what is not finite
   std::vector<std::int64_t> of_weights(static_cast<std::size_t>(segments_), 0);
   for (std::size_t i = 0; i < contents_->addends.size(); ++i) {
@@ -128,11 +128,15 @@ Tensor WeightedSum::exact_total_on_device(Topology& topology, Among ranks) const
                          addends.masked_fill(finite, 0));
         addends = addends.masked_fill(finite.logical_not(), 0);
       }
-      add_to_segments_(sums.narrow(1, first, addends.size(1)), segments,
-                       addends.mul(scales).round_().to(at::kLong));
+      const Tensor scaled = addends.mul(scales);
+      const Tensor high = scaled.round();
+      const Tensor low = scaled.sub(high).mul_(SumExponents::kOfRest).round_();
+      const Tensor slice = sums.narrow(2, first, addends.size(1));
+      add_to_segments_(slice[0], segments, high.to(at::kLong));
+      add_to_segments_(slice[1], segments, low.to(at::kLong));
     });
   }
-  sums.select(1, columns_).copy_(to_device(of_weights, device_));
+  sums[0].select(1, columns_).copy_(to_device(of_weights, device_));
   Tensor integers = sums;
   topology.sum_(ranks, integers);
   Tensor apart = rest;
@@ -144,7 +148,8 @@ Tensor WeightedSum::exact_total_on_device(Topology& topology, Among ranks) const
     units.push_back(1 / exponents.scale(s));
     weight_units.push_back(1 / exponents.weight_scale(s));
   }
-  const Tensor total = integers.to(at::kDouble);
+  const Tensor total =
+      integers[1].to(at::kDouble).div_(SumExponents::kOfRest).add_(integers[0].to(at::kDouble));
   total.narrow(1, 0, columns_).mul_(to_device(units, device_).unsqueeze(1));
   total.select(1, columns_).mul_(to_device(weight_units, device_));
   return total.add(apart);

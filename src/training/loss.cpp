@@ -11,16 +11,17 @@ namespace fedhpc {
 
 namespace {
 
-/// log sum exp(z) with the maximum taken out; exp(z - max) is left in `shifted`.
+/// -log softmax(z)[label]; exp(z - max) is left in `shifted` and the sum of that in `sum`. The label's
+/// logit meets the maximum first: their difference keeps the digits that large logits would take.
 template <typename T>
-T log_sum_exp(const T* z, std::int64_t classes, T* shifted, T& sum) {
+T cross_entropy(const T* z, std::int64_t classes, std::int64_t label, T* shifted, T& sum) {
   const T largest = *std::max_element(z, z + classes);
   sum = T{0};
   for (std::int64_t k = 0; k < classes; ++k) {
     shifted[k] = std::exp(z[k] - largest);
     sum += shifted[k];
   }
-  return largest + std::log(sum);
+  return std::log(sum) - (z[label] - largest);
 }
 
 }  // namespace
@@ -37,7 +38,7 @@ void softmax_cross_entropy(const Tensor& logits, const Tensor& labels, const Ten
       for (std::int64_t b = 0; b < batch; ++b) {
         const T* z = logits.const_data_ptr<T>() + c * logits.stride(0) + b * logits.stride(1);
         T sum{};
-        client_loss += static_cast<double>(log_sum_exp(z, classes, shifted.data(), sum) - z[y[b]]);
+        client_loss += static_cast<double>(cross_entropy(z, classes, y[b], shifted.data(), sum));
         if (!gradient.defined()) continue;
         T* g = gradient.data_ptr<T>() + c * gradient.stride(0) + b * gradient.stride(1);
         const T scale = T{1} / (sum * static_cast<T>(batch));
@@ -79,7 +80,7 @@ void score_samples(const Tensor& logits, const std::int64_t* labels, double* cor
       const T* z = logits.const_data_ptr<T>() + b * logits.stride(0);
       const T own = z[labels[b]];
       T sum{};
-      loss[b] = static_cast<double>(log_sum_exp(z, classes, shifted.data(), sum) - own);
+      loss[b] = static_cast<double>(cross_entropy(z, classes, labels[b], shifted.data(), sum));
       bool best = !std::isnan(own);
       for (std::int64_t k = 0; k < classes && best; ++k) {
         best = k < labels[b] ? z[k] < own : z[k] <= own;

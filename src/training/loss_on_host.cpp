@@ -18,21 +18,23 @@ class Place {
 
   void read(const T* z) {
     const auto classes = std::ssize(shares_);
-    const T largest = *std::max_element(z, z + classes);
+    largest_ = *std::max_element(z, z + classes);
     T sum{0};
     for (std::int64_t k = 0; k < classes; ++k) {
-      shares_[k] = std::exp(z[k] - largest);
+      shares_[k] = std::exp(z[k] - largest_);
       sum += shares_[k];
     }
-    log_sum_ = largest + std::log(sum);
+    log_sum_ = std::log(sum);
     for (T& share : shares_) share /= sum;
   }
-  T log_sum() const { return log_sum_; }
+  /// -log softmax(z)[k], from z[k].
+  T loss(T z) const { return log_sum_ - (z - largest_); }
   T share(std::int64_t k) const { return shares_[k]; }
 
  private:
   std::vector<T> shares_;
-  T log_sum_ = 0;
+  T largest_ = 0;
+  T log_sum_ = 0;  // of exp(z - largest)
 };
 
 template <typename T>
@@ -105,8 +107,8 @@ void Loss::take_classes(const Tensor& outputs, const Tensor& targets, const Tens
         if (counted) {
           place.read(z);
           T all{0};
-          for (std::int64_t k = 0; k < classes && even > 0; ++k) all += place.log_sum() - z[k];
-          sum += static_cast<double>(sharp * (place.log_sum() - z[y[i]]) + even * all);
+          for (std::int64_t k = 0; k < classes && even > 0; ++k) all += place.loss(z[k]);
+          sum += static_cast<double>(sharp * place.loss(z[y[i]]) + even * all);
         }
         if (!gradient.defined()) continue;
         T* g = gradient.data_ptr<T>() + c * gradient.stride(0) + b * gradient.stride(1) + first;
@@ -180,7 +182,7 @@ void Loss::score(const Tensor& outputs, const Tensor& targets, double* scores,
           const std::int64_t y = targets.const_data_ptr<std::int64_t>()[b * places_ + t];
           if (y == ignored_) continue;
           place.read(z);
-          loss += static_cast<double>(place.log_sum() - z[y]);
+          loss += static_cast<double>(place.loss(z[y]));
           right += is_told(z, width, y) ? 1 : 0;
           ++counted;
           continue;

@@ -3,6 +3,7 @@ Every rank ends, with one line that says what happened, and the run can be taken
 """
 
 import contextlib
+import errno
 import os
 import re
 import resource
@@ -243,6 +244,46 @@ class FullDisk(FaultCase):
 
     def test_no_room_on_two_ranks(self):
         self.filled(0, ["rank 0 on", "disk/run"], ranks=2)
+
+
+class UnwillingDisk(FaultCase):
+    """On file systems of clusters, by calls that are preloaded."""
+
+    def on_disk(self, *arguments, **wishes):
+        library = os.environ.get("FEDHPC_UNWILLING_DISK")
+        if library is None:
+            self.skipTest("needs FEDHPC_UNWILLING_DISK")
+        return finish(start(*arguments, cwd=self.folder, env={"LD_PRELOAD": library, **wishes}))
+
+    def run_of(self, *arguments, **wishes):
+        return self.on_disk("run", self.ini(CONFIG, "run.ini"), "--force", "--run.rounds=4", "--run.checkpoint_every=2",
+                            "--model.hidden=300", "--run.output=run.h5", *arguments, **wishes)
+
+    def test_a_checkpoint_that_loses_bytes_does_not_replace_the_one_before(self):
+        for told in ("fsync", "close"):
+            with self.subTest(told=told):
+                done = self.run_of("--algorithm.name=ditto", FEDHPC_TEST_LOST="run.ckpt.4.h5.tmp", FEDHPC_TEST_TOLD=told)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                for text in ("run.ckpt.4.h5", "quota exceeded", "goes on after round 2"):
+                    self.assertIn(text, done.stderr)
+                self.assertEqual([path.name for path in self.folder.glob("run.ckpt*")], ["run.ckpt.2.h5"])
+                self.resumes(self.folder / "run.h5")
+
+    def test_a_result_that_loses_bytes_is_not_complete(self):
+        done = self.run_of(FEDHPC_TEST_LOST="run.h5", FEDHPC_TEST_TOLD="fsync")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("quota exceeded", done.stderr)
+        self.assertNotIn(b"complete", (self.folder / "run.h5").read_bytes())
+
+    def test_a_disk_without_locks_is_told_and_written(self):
+        for refusal in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+            with self.subTest(errno.errorcode[refusal]):
+                done = self.run_of(FEDHPC_TEST_FLOCK=str(refusal))
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn("no lock can be put on 'run.h5'", done.stderr)
+                for command in (["show", "run", "run.h5"], ["resume", "run.h5", "--run.rounds=6"]):
+                    done = self.on_disk(*command, FEDHPC_TEST_FLOCK=str(refusal))
+                    self.assertEqual(done.returncode, 0, done.stderr)
 
 
 if __name__ == "__main__":

@@ -154,6 +154,19 @@ class NumpyLosses(AppCase):
                                               run__reproducible="true", train__block=block))
                     self.assertEqual(actual, expected)
 
+    def test_large_targets_leave_a_reproducible_loss_its_digits(self):
+        """An exact sum that gave losses and numbers of samples one exponent rounded the numbers away."""
+        class Prices(Squares):
+            targets = 1e7 * LINE
+
+        losses = []
+        for reproducible in ("false", "true"):
+            path = self.go(Prices, run__rounds=1, run__reproducible=reproducible)
+            with h5py.File(path) as file:
+                losses.append(file["rounds/train_loss"][0])
+            path.unlink()
+        np.testing.assert_allclose(losses[1], losses[0], rtol=1e-12)
+
     def test_a_resumed_run_has_the_same_bits(self):
         for name, kind in KINDS.items():
             with self.subTest(name):

@@ -82,7 +82,7 @@ TEST(ExactSum, DoesNotDependOnOrderBlocksOrRanks) {
 }
 
 TEST(ExactSum, RoundsEveryAddendAtTheAgreedPlace) {
-  // The formula of the specification, in long double: w x scaled by 2^(40 - e), rounded, summed.
+  // The formula of the specification: w x scaled by 2^(40 - e), rounded, what is left once more.
   const auto alone = local_communicator();
   const Addends addends(11, 64, at::kDouble, 4);
   const auto* rows = addends.rows.const_data_ptr<double>();
@@ -96,12 +96,16 @@ TEST(ExactSum, RoundsEveryAddendAtTheAgreedPlace) {
   std::iota(order.begin(), order.end(), 0);
   const Tensor actual = sum_of(addends, order, 4, *alone);
   for (std::int64_t i = 0; i < 64; ++i) {
-    long long sum = 0;
+    long long high = 0;
+    long long low = 0;
     for (std::int64_t n = 0; n < 11; ++n) {
       const double x = addends.weights[static_cast<std::size_t>(n)] * rows[64 * n + i];
-      sum += std::llrint(std::ldexp(x, 40 - e));
+      const long long integer = std::llrint(std::ldexp(x, 40 - e));
+      high += integer;
+      low += std::llrint(std::ldexp(std::ldexp(x, 40 - e) - static_cast<double>(integer), 40));
     }
-    EXPECT_EQ(actual.const_data_ptr<double>()[i], std::ldexp(static_cast<double>(sum), e - 40));
+    const double sum = static_cast<double>(high) + std::ldexp(static_cast<double>(low), -40);
+    EXPECT_EQ(actual.const_data_ptr<double>()[i], std::ldexp(sum, e - 40));
   }
   EXPECT_EQ(actual.const_data_ptr<double>()[64],
             std::accumulate(addends.weights.begin(), addends.weights.end(), 0.0));
@@ -118,9 +122,28 @@ TEST(ExactSum, IsAsGoodAsFloatingPoint) {
   exact.add(segments, addends.weights, addends.rows);
   const Tensor a = fast.total(topology, Among::All);
   const Tensor b = exact.total(topology, Among::All);
-  // Half of the last of 40 bits of the largest addend, 50 times.
-  const double bound = 50 * std::ldexp(a.abs().max().item<double>(), -40);
-  EXPECT_LT(a.sub(b).abs().max().item<double>(), bound);
+  EXPECT_LT(a.sub(b).abs().max().item<double>(), 1e-14 * a.abs().max().item<double>());
+}
+
+// As of the variances that batch norm has of raw features.
+TEST(ExactSum, ALargeColumnTakesNothingFromTheOthers) {
+  const auto world = world_communicator(60);
+  Topology topology = flat(*world);
+  const Tensor rows = at::empty({3, 4}, at::kFloat);
+  for (std::int64_t c = 0; c < 3; ++c) {
+    const float part = 1.0F / static_cast<float>(3 + c);
+    const std::vector<float> row{part, 1e14F * part, 1e-4F * part, -part};
+    std::copy(row.begin(), row.end(), rows.data_ptr<float>() + 4 * c);
+  }
+  const std::vector<std::int64_t> segments(3, 0);
+  const std::vector<double> weights{1, 2, 3};
+  WeightedSum fast(1, 4, Summation::Fast);
+  WeightedSum exact(1, 4, Summation::Reproducible);
+  fast.add(segments, weights, rows.to(at::kDouble));
+  exact.add(segments, weights, rows);
+  const Tensor a = fast.total(topology, Among::All);
+  const Tensor b = exact.total(topology, Among::All);
+  EXPECT_LT(a.sub(b).div(a).abs().max().item<double>(), 1e-6);
 }
 
 TEST(ExactSum, NonFiniteAddendsComeOutAsInFloatingPoint) {

@@ -6,6 +6,7 @@
 
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
@@ -38,6 +39,18 @@ TEST(SoftmaxCrossEntropy, IsStableForLargeLogits) {
   EXPECT_EQ(loss, 2000);
   EXPECT_TRUE(gradient.isfinite().all().item<bool>());
   EXPECT_EQ(gradient[0][0][1].item<float>(), -1);
+}
+
+TEST(SoftmaxCrossEntropy, KeepsItsDigitsBesideLargeLogits) {
+  const Tensor logits = at::full({1, 2, 10}, 1e7F);
+  const Tensor labels = at::tensor({std::int64_t{1}, std::int64_t{9}});
+  double loss = 0;
+  softmax_cross_entropy(logits, labels.view({1, 2}), Tensor(), &loss);
+  EXPECT_NEAR(loss, 2 * std::log(10.0), 1e-6);
+  std::vector<double> correct(2);
+  std::vector<double> losses(2);
+  score_samples(logits[0], labels.const_data_ptr<std::int64_t>(), correct.data(), losses.data());
+  EXPECT_NEAR(losses[1], std::log(10.0), 1e-6);
 }
 
 TEST(SoftmaxCrossEntropy, ShowsNan) {

@@ -19,6 +19,9 @@ class FileLock {
   int descriptor_ = -1;
 };
 
+/// False where the file system of an existing file has no locks, as NFS without their service.
+bool has_locks(const std::string& path);
+
 /// True if some process, this one included, holds a lock on an existing file.
 bool is_locked(const std::string& path);
 

@@ -42,7 +42,8 @@ class Handle {
 
   hid_t id() const { return id_; }
   explicit operator bool() const { return id_ >= 0; }
-  void reset() noexcept;
+  /// Closes it. Below 0 where that fails: a file system may take back bytes that late.
+  herr_t reset() noexcept;
 
  private:
   hid_t id_ = H5I_INVALID_HID;
@@ -120,9 +121,12 @@ void read_all(const Handle& dataset, Type type, void* values);
 void read_rows(const Handle& dataset, Type type, hsize_t first, hsize_t count, void* values);
 /// Appends one row (one entry for a 1-D data set).
 void append(const Handle& dataset, Type type, const void* values);
-void append_rows(const Handle& dataset, Type type, hsize_t count, const void* values);
 void flush(const Handle& dataset);
 void flush_file(const Handle& file);
+/// Writes a file to disk. Throws Error where a byte does not get there.
+void sync_file(const Handle& file);
+/// Writes a file to disk and closes it. Throws Error where either fails.
+void close_file(Handle file);
 /// Releases the lock that keeps readers away from a file being written; there may be none.
 void release_lock(const Handle& file);
 

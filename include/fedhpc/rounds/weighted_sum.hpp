@@ -39,9 +39,10 @@ struct SumContents {
 ///
 /// Summation::Reproducible: all rows are held until the sum is taken. With e the largest binary
 /// exponent of any w x of the segment on any rank (|w x| < 2^e), every w x, a product in float64,
-/// is scaled by 2^(40 - e), rounded to the nearest int64 (halves to even) and summed as integers;
-/// so are the weights, with an exponent of their own. That is exact for up to 2^23 rows. What is
-/// not finite is summed apart: a column with an infinite or undefined addend gets what
+/// is scaled by 2^(40 - e) and rounded to the nearest int64 (halves to even); what that leaves is
+/// scaled by 2^40 and rounded again. Both are summed as integers: a column whose addends are
+/// smaller than others' by 2^40 keeps 40 bits. So are the weights, rounded once, with an exponent of
+/// their own. Integers are exact for up to 2^23 rows. What is not finite is summed apart: a column with an infinite or undefined addend gets what
 /// floating-point addition would give.
 class WeightedSum {
  public:

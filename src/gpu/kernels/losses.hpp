@@ -13,7 +13,7 @@ struct SoftMax {
 
   /// -log softmax(z)[label], from z[label]
   FEDHPC_KERNEL double loss(T own) const {
-    return static_cast<double>(largest + std::log(sum) - own);
+    return static_cast<double>(std::log(sum) - (own - largest));
   }
 };
 
