@@ -19,8 +19,8 @@ namespace fedhpc {
 ///
 /// Deviations: the first factors are drawn, U(-a, a) as in the FedMUD paper or normals; the
 /// authors' program takes the decomposition of a drawn model. Its penalties and its statistics of
-/// batch norm are left out. Its learning rate falls from round to round, by a cosine or a factor;
-/// the latter is train.lr_schedule = exponential (configs/authors/fedlmt.ini).
+/// batch norm are left out. Its learning rate falls from round to round, by a cosine or a factor:
+/// train.lr_schedule = cosine or exponential (configs/authors/fedlmt.ini).
 class FedLMT final : public FactorAveraging {
  public:
   FedLMT() : FactorAveraging({"low_rank"}) {}
