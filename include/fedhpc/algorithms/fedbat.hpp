@@ -46,7 +46,7 @@ namespace fedhpc {
 /// Numbers are drawn with key (seed, Purpose::Binarise, pass 0, epoch = local step, client, round),
 /// at the end epoch = tau. The server's have pass 1. A client that cannot train sends 0.
 ///
-/// Limit case: phi = 1 is federated averaging, with payloads in full.
+/// Limit case: phi = 1 with download = full is federated averaging, with payloads in full.
 /// Deviations: clients are weighed by algorithm.weighting; the public code weighs by batches.
 /// train.weight_decay and train.clip_norm act on W + m and not on a; the public code's on m and a.
 class FedBAT final : public Algorithm {
