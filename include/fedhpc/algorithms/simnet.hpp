@@ -34,7 +34,7 @@ namespace fedhpc {
 ///             algorithm.graph_passes          of model: local trainings before models are compared
 ///   a_m       algorithm.edge_weights          uniform: 1; gaussian: less the farther two are apart
 ///   eta_t     train.lr                        rate of x
-///   eta       algorithm.personal_lr           rate of Z, of which a client feels one N-th; auto: eta_t
+///   eta       algorithm.personal_lr           rate of Z; a client feels one N-th; auto: eta_t
 ///   lambda    algorithm.lambda                0: nodes are alone; large: connected ones are equal
 ///   p         algorithm.p                     1, 2, infinity
 ///   gamma     algorithm.gamma                 0: nabla = g
