@@ -54,8 +54,8 @@ constexpr CommandHelp kCommandHelp[] = {
   With --json also config, the whole configuration as the result file would have it, metrics, the
   names of its series that will have values, and digests of data, model file and foreign code
   (docs/semantics.md).
-  With --series instead what a run will write round by round, the method's own series last: a name,
-  a tab, its unit, a tab and its meaning a line.
+  With --series instead the series of a run that will have values, the method's own last: a name, a
+  tab, its unit, a tab and its meaning a line. The result file has more, which stay NaN.
 )"},
     {"list", R"(fedhpc list [algorithms|models|datasets|partitioners|factorisations|codecs]
             [--run.plugin=FILE,...]

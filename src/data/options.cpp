@@ -85,10 +85,10 @@ void declare_source(DataOptions& data, OptionSet& options) {
                {"scalar", Standardize::Scalar},
                {"channel", Standardize::Channel},
                {"pixel", Standardize::Pixel}},
-              "none: raw pixels x; unit: x/255; half: (x/255 - .5)/.5; scalar, channel: "
-              "(x/255 - m)/s with published constants of the data set; pixel: (x - m)/(s + .001) "
-              "of each pixel or feature over all samples. Real numbers are taken as they are by "
-              "none and unit");
+              "none: raw pixels x; unit: x/255; half: (x/255 - .5)/.5; scalar (fmnist, svhn), "
+              "channel (cifar10, with ImageNet's constants, and cifar100): (x/255 - m)/s with the "
+              "constants of FedMUD's program; pixel: (x - m)/(s + .001) of each pixel or feature "
+              "over all samples. Real numbers are taken as they are by none and unit");
   options.add("data.augment", data.augment,
               {{"none", Augment::None}, {"crop_flip", Augment::CropFlip}},
               "crop_flip: each image of a training batch is cut out of itself with 4 zero pixels "

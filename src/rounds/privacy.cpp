@@ -23,8 +23,10 @@ void PrivacyOptions::declare(OptionSet& options) {
            "needs algorithm.weighting = uniform; 0: none")
       .acts(unless("privacy.clip", "0"));
   options
-      .add("privacy.delta", delta, {.low = 0, .high = 1, .low_open = true, .high_open = true},
-           "probability with which epsilon need not hold; less than 1 over the number of clients")
+      .add(
+          "privacy.delta", delta, {.low = 0, .high = 1, .low_open = true, .high_open = true},
+          "probability with which epsilon need not hold; epsilon says little, and a warning comes, "
+          "where it is not below 1 over the number of clients")
       .acts(unless("privacy.noise", "0"));
 }
 

@@ -16,12 +16,13 @@ namespace fedhpc {
 ///   w_i    <- w_i - eta grad f_i(w_i; xi)
 ///   v_i    <- v_i - eta alpha_i grad f_i(vbar_i; xi)
 ///
-///   paper     code                 meaning
-///   w         global_              global model, FedAvg's whatever alpha
-///   w_i       local                its local version, from the w that was received
-///   v_i       personal_            local model of client i, which starts from the initial model
-///   alpha_i   algorithm.alpha      at first; 0: the global model, 1: local training alone
-///   eta       train.lr             of w, v and alpha
+///   paper     code                   meaning
+///   w         global_                global model, FedAvg's whatever alpha
+///   w_i       local                  its local version, from the w that was received
+///   v_i       personal_              local model of client i, which starts from the initial model
+///   alpha_i   algorithm.alpha        at first; 0: the global model, 1: local training alone
+///   (rule)    algorithm.alpha_rule   fixed: alpha_i stays; adaptive: it moves once a round
+///   eta       train.lr               of w, v and alpha
 ///
 /// With algorithm.alpha_rule = adaptive the first step of a round also moves alpha_i, within
 /// [0, 1]:

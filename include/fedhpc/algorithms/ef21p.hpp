@@ -16,14 +16,16 @@ namespace fedhpc {
 ///   x^{t+1}  <- x^t + gamma sum_i p_i C_i(Delta_i)                             on the server
 ///   w^{t+1}  <- w^t + TopK(x^{t+1} - w^t)                        on the server and the clients
 ///
-///   paper         code
-///   x             exact_: the server's model; what w lacks of it is sent later: error feedback
-///   w             shared_ + message_: what clients have, and what is evaluated
-///   C_i           algorithm.upload: Rand-K (columns by a seed that travels), Top-K, or nothing
-///   K             algorithm.columns, or algorithm.fraction of the d columns that are compressed,
-///                 rounded, at least 1
-///   omega + 1     d / K: the factor that makes Rand-K unbiased, with algorithm.scale
-///   gamma         algorithm.server_lr
+///   paper       code                  meaning; limit case
+///   x           exact_                the server's model; what w lacks of it is sent later: error
+///                                     feedback
+///   w           shared_ + message_    what clients have, and what is evaluated
+///   C_i         algorithm.upload      rand_k (columns by a seed), top_k, or dense: all columns
+///   K / d       algorithm.fraction    of the d columns that are compressed, each way; at least one
+///                                     column. 1 with gamma = 1: FedAvg
+///   K           algorithm.columns     in place of the fraction; 0: by the fraction
+///   omega + 1   algorithm.scale       true: Rand-K times d / K, which makes it unbiased
+///   gamma       algorithm.server_lr   1: the mean; 0: x stays but for batch norm
 ///
 /// Every trainable column is compressed but those of batch norm, which travel in full with its
 /// statistics. Gamma does not apply to these: a variance moved beyond the mean may be negative.

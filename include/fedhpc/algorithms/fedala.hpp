@@ -16,16 +16,22 @@ namespace fedhpc {
 ///   Theta_i <- local training from hat_i               sent
 ///   Theta   = sum_i p_i Theta_i                        p_i by samples
 ///
-///   paper     code                   range; limit case
-///   Theta     global_                global model
-///   Theta_i   local_ [q]             local model after training; of its top layers, which is all
-///                                    that is used again
-///   hat_i     start                  what local training starts from: the client's own model
-///   W_i       weights_ [q]           all 1 at first; grad_W is grad_hat_i (.) (Theta - Theta_i)
-///   eta       algorithm.weight_lr    at least 0; 0: W stays 1, and the rounds are FedAvg's
-///   s         algorithm.share        above 0, up to 1; of the samples, drawn anew every pass
-///   p         algorithm.layers       at least 1; large: all layers; 1 costs less, as no
-///                                    gradient is taken below
+///   paper     code                     range; limit case
+///   Theta     global_                  global model
+///   Theta_i   local_ [q]               local model after training; of its top layers, which is all
+///                                      that is used again
+///   hat_i     start                    what local training starts from: the client's own model
+///   W_i       weights_ [q]             all 1 at first; grad_W is grad_hat_i (.) (Theta - Theta_i)
+///   eta       algorithm.weight_lr      at least 0; 0: W stays 1, and the rounds are FedAvg's
+///   s         algorithm.share          above 0, up to 1; a pass sees max(1, floor(s n + 1/2)) of a
+///                                      client's n samples, of a slice max(1, floor(s n))
+///             algorithm.samples        drawn: anew in every pass; slice: neighbours, see below
+///   p         algorithm.layers         at least 1; large: all layers; 1 costs less, as no
+///                                      gradient is taken below
+///   (who)     algorithm.learn          participants, or all clients from round 2 on
+///   (until)   algorithm.start_rule     change or losses: what tells that W has converged
+///             algorithm.tolerance      what it is compared with
+///             algorithm.start_passes   passes of the first time at most
 ///
 /// The first time a client learns W it makes passes until W has converged, later one a round.
 ///

@@ -13,10 +13,11 @@ namespace fedhpc {
 ///   u_i = (1 - sum_{j != i} xi_ij) w_i + sum_{j != i} xi_ij w_j,
 ///   xi_ij = alpha_k A'(||w_i - w_j||^2) = alpha_k / sigma exp(-||w_i - w_j||^2 / sigma)
 ///
-///   paper     code                limit case
-///   sigma     algorithm.sigma     the squared distance within which models attract each other
-///   alpha_k   algorithm.alpha_k   0: u_i = w_i, and with lambda = 0 every client is alone
-///   lambda    algorithm.lambda    0: u_i is only where local training starts
+///   paper     code                   limit case
+///   sigma     algorithm.sigma        the squared distance within which models attract each other
+///   alpha_k   algorithm.alpha_k      0: u_i = w_i, and with lambda = 0 every client is alone
+///   lambda    algorithm.lambda       0: u_i is only where local training starts
+///   (xi_ii)   algorithm.own_weight   clamp: at least 0; any: it may be negative
 ///   w_i, u_i  MessagePassing
 ///
 /// Distances are taken over the trainable columns. With one client u_i = w_i. With plain SGD the

@@ -13,12 +13,14 @@ namespace fedhpc {
 /// McMahan, Moore, Ramage, Hampson, Aguera y Arcas: "Communication-Efficient Learning of Deep
 /// Networks from Decentralized Data", AISTATS 2017, Algorithm 1.
 ///
-///   paper     code                     meaning
-///   w_t       global_                  global model after round t
-///   C         topology.participation   fraction of clients per round; 1: all
+///   paper     code                          meaning
+///   w_t       global_                       global model after round t
+///   C         topology.participation        fraction of clients per round; 1: all
 ///   E, B      train.local_epochs (or local_steps), train.batch_size
-///   eta       train.lr                 0: the model stays as it is
-///   n_k       block.weights            training samples of client k
+///   eta       train.lr                      0: the model stays as it is
+///   n_k       block.weights                 training samples of client k
+///   m / d     algorithm.transmit_fraction   share of the columns that travels, TDPFed's 1/CR
+///             algorithm.unsent              keep, zero, rescale: what stands in for the others
 ///
 /// Deviation: the server averages the differences w_k - w_t instead of the models w_k. Both give
 /// w_{t+1} = sum_k n_k/n w_k; differences are small, so rounding is too.

@@ -15,9 +15,10 @@ namespace fedhpc {
 ///   w_k <- local training from u_k            on other batches
 ///   w^{t+1} = sum_k p_k w_k
 ///
-///   symbol    code                meaning
-///   w^t       global_             global model after round t
-///   u_k       tuned               as long a training as w_k's (train.local_epochs, local_steps)
+///   symbol    code              meaning
+///   w^t       global_           global model after round t
+///   u_k       tuned             as long a training as w_k's (train.local_epochs, local_steps)
+///   w_k       algorithm.start   fine_tuned: trained from u_k; received: from w^t
 ///
 /// algorithm.start = received is the other reading of that sentence: w_k is trained from w^t, and
 /// fine-tuning serves evaluation alone. The round is then FedAvg's (with the batches of pass 1, so

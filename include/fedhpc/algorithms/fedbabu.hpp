@@ -11,10 +11,11 @@ namespace fedhpc {
 /// Oh, Kim, Yun: "FedBABU: Toward Enhanced Representation for Federated Image Classification", ICLR
 /// 2022, Algorithm 1.
 ///
-///   paper        code                     meaning
-///   theta_ext    global_, its body        averaged after every round
-///   theta_cls    global_, its head        the initial model's, in all rounds and clients
-///   tau          train.local_epochs       (or local_steps)
+///   paper           code                     meaning
+///   theta_ext       global_, its body        averaged after every round
+///   theta_cls       global_, its head        the initial model's, in all rounds and clients
+///   tau             train.local_epochs       (or local_steps)
+///   (fine-tuning)   algorithm.fine_tune      of all, the head, or the body
 ///
 /// Only the body travels, batch norm with it. The global model, body and initial head, is scored
 /// beside each client's own. That is the global one after fine-tuning of algorithm.fine_tune's

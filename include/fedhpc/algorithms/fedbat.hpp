@@ -21,12 +21,17 @@ namespace fedhpc {
 ///   dL/dalpha = sum dL/dS (sign(S) - m / alpha), without m / alpha where |m| > alpha
 ///   W <- W + sum_i p_i S(m_i; alpha_i)
 ///
-///   paper          code
-///   phi            algorithm.warm_up: the first floor(phi tau) of a client's tau local steps train
-///                  W + m in full; then alpha_0 is the mean of |m|, of every tensor its own; .01
-///                  within the bounds where floor(phi tau) = 0
-///   rho            algorithm.step_rate
-///   eta, E, B      train.lr, of m and a; train.local_epochs, train.batch_size
+///   paper     code                   meaning; limit case
+///   phi       algorithm.warm_up      the first floor(phi tau) of a client's tau local steps train
+///                                    W + m in full; 1: all do, and payloads up are in full
+///   alpha_0   start_alpha            then the mean of |m|, of every tensor its own; .01 within the
+///                                    bounds where floor(phi tau) = 0
+///   rho       algorithm.step_rate    0: alpha stays alpha_0
+///   (bounds)  algorithm.least_step   alpha is at least that
+///             algorithm.most_step    and at most that
+///   (down)    algorithm.download     full: the model; binary: S of its last change
+///   eta       train.lr               of m and a
+///   E, B      train.local_epochs, train.batch_size
 ///
 /// Weights of linear and convolutional layers are binarised, the first and the last too. Biases and
 /// batch norm are trained and sent in full. An upload has a bit for every weight, and one number
@@ -41,7 +46,7 @@ namespace fedhpc {
 /// Numbers are drawn with key (seed, Purpose::Binarise, pass 0, epoch = local step, client, round),
 /// at the end epoch = tau. The server's have pass 1. A client that cannot train sends 0.
 ///
-/// Limit case: phi = 1 is federated averaging, with payloads in full.
+/// Limit case: phi = 1 with download = full is federated averaging, with payloads in full.
 /// Deviations: clients are weighed by algorithm.weighting; the public code weighs by batches.
 /// train.weight_decay and train.clip_norm act on W + m and not on a; the public code's on m and a.
 class FedBAT final : public Algorithm {

@@ -22,6 +22,7 @@ namespace fedhpc {
 ///   sigma     global_                     shared weights, of full rank
 ///   A_k, B_k  own_; LAYER.lora_A [r, in], LAYER.lora_B [out, r]: they stay with client k
 ///   r         model.rank or model.compression
+///   a         algorithm.init_range        A_k starts at U(-a, a) / sqrt(in), B_k at 0
 ///             algorithm.personal_passes   local trainings of tau_k; 0, with shared_passes = 1:
 ///                                         FedAvg, bit for bit
 ///             algorithm.shared_passes     those of sigma_k that follow, on new batches every time

@@ -20,7 +20,8 @@ namespace fedhpc {
 ///   u_k       clouds_            what client k starts from next time; the initial model at first
 ///   w_j       models             of the round's participants
 ///   w'_k      guides             by passes 0 and 1: the guidance training sees new batches
-///   K         algorithm.top_k    1: only the nearest one, as a rule the client's own
+///   K         algorithm.top_k    1: only the nearest one, as a rule the client's own; as many as
+///                                participants, or more: all of them
 ///
 /// The server keeps u_k and sends it when client k takes part again. A client's own model, which is
 /// scored, is u_k as it would be received. Distances are over the trainable columns; batch-norm

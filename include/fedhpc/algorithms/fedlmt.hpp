@@ -11,10 +11,16 @@ namespace fedhpc {
 ///
 ///   w_k = U_k V_k^T,   U <- sum_k p_k U_k,   V <- sum_k p_k V_k
 ///
+///   paper      code                   meaning
+///   U, V       factors_               LAYER.U and LAYER.V of the server
+///   r          model.rank, or model.compression
+///   (start)    algorithm.init_range   a of U(-a, a), of all first factors; auto: normals that give
+///                                     weights the variance 2 / fan_in
+///
 /// Deviations: the first factors are drawn, U(-a, a) as in the FedMUD paper or normals; the
 /// authors' program takes the decomposition of a drawn model. Its penalties and its statistics of
-/// batch norm are left out. Its learning rate falls from round to round, by a cosine or a factor;
-/// the latter is train.lr_schedule = exponential (configs/authors/fedlmt.ini).
+/// batch norm are left out. Its learning rate falls from round to round, by a cosine or a factor:
+/// train.lr_schedule = cosine or exponential (configs/authors/fedlmt.ini).
 class FedLMT final : public FactorAveraging {
  public:
   FedLMT() : FactorAveraging({"low_rank"}) {}

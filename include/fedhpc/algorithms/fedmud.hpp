@@ -24,6 +24,9 @@ namespace fedhpc {
 ///   r, k^2             model.rank, or model.compression
 ///   U V^T              model.factorisation = low_rank; BKD: kronecker; +F: _f; AAD (8): _aad
 ///   U~, V~             LAYER.U_fixed, LAYER.V_fixed: drawn with a seed that the server sends
+///                      algorithm.constants: uniform; identity: matrices to check limit cases with
+///   (start)            algorithm.start: update, of 0 to the initial model W; factors: all drawn,
+///                      they stand for the model, with W = 0
 ///   E epochs, B, eta   train.local_epochs, train.batch_size, train.lr
 ///
 /// The first and the last layer, biases and batch norm are trained and averaged in full. What the

@@ -11,6 +11,13 @@ namespace fedhpc {
 ///   W = (X1 Y1^T) (.) (X2 Y2^T)                        fully connected
 ///   W = (T1 x1 X1 x2 Y1) (.) (T2 x1 X2 x2 Y2)          convolution
 ///
+///   paper             code                   meaning
+///   X1, Y1, X2, Y2    factors_               LAYER.X1 and so on, of kernels T1, T2 as well
+///   r                 model.rank, or model.compression with model.rank_bound
+///   (start)           algorithm.init         weights: normals that give weights the variance
+///                                            2 / fan_in; factors: each factor for itself
+///                     algorithm.init_range   a of U(-a, a) in their place; auto: normals
+///
 /// Deviations:
 /// - The paper offers tanh for one of the two tensors; here there is none.
 /// - Ranks keep to model.compression. The authors' program has a lower bound of ranks

@@ -9,12 +9,13 @@ namespace fedhpc {
 /// Collins, Hassani, Mokhtari, Shakkottai: "Exploiting Shared Representations for Personalized
 /// Federated Learning", ICML 2021, Algorithm 1.
 ///
-///   paper     code                     meaning
-///   phi^t     shared_                  body after round t: all but the classifier
-///   h_i       own_                     head of client i, which starts as the initial model's
-///   tau_h     algorithm.head_passes    trainings (train.local_epochs or local_steps) of the head
-///                                      before that of the body
-///   alpha     train.lr                 of both
+///   paper       code                     meaning
+///   phi^t       shared_                  body after round t: all but the classifier
+///   h_i         own_                     head of client i, which starts as the initial model's
+///   tau_h       algorithm.head_passes    trainings (train.local_epochs or local_steps) of the head
+///                                        before that of the body
+///   optimizer   algorithm.optimizer      pass: each has its own; round: the head's share one
+///   alpha       train.lr                 of both
 ///
 /// A head moves with the body frozen, batch-norm statistics with it. Then the body moves with the
 /// head frozen, for one training. Batches are new every time. Only the body travels, and batch norm

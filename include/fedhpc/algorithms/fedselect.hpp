@@ -19,12 +19,15 @@ namespace fedhpc {
 ///   theta_g      a column's mean over the participants that share it by m_k
 ///   GradSelect   of the columns still shared, those with the largest |end - start| enter m_k
 ///
-///   paper     code                      meaning
-///   theta_g   global_                   global model; a column that nobody shares stays
-///   m_k       masks_                    1: personal, 0: shared; at first all 0
-///   v_k       personal_                 the client's model after its last training
-///   p         algorithm.select_rate     share of a tensor's shared columns that become personal
-///   alpha     algorithm.select_limit    no more of a tensor becomes personal; 0: FedAvg
+///   paper     code                        meaning
+///   theta_g   global_                     global model; a column that nobody shares stays
+///   m_k       masks_                      1: personal, 0: shared; at first all 0
+///   v_k       personal_                   the client's model after its last training
+///   p         algorithm.select_rate       share of a tensor's shared columns that become personal
+///   alpha     algorithm.select_limit      no more of a tensor becomes personal; 0: FedAvg
+///             algorithm.select_every      rounds of a client from one GradSelect to the next
+///             algorithm.personal_passes   LocalAlt's trainings of columns in m_k; 0: these stay
+///             algorithm.alternations      how often a round has LocalAlt
 ///
 /// As in the authors' program (lapisrocks/fedselect), tensors are selected from one by one, and
 /// biases, a norm's shift too, always stay shared. With S of a tensor's s columns still shared,

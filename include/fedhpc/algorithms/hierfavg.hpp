@@ -23,6 +23,7 @@ namespace fedhpc {
 ///   |D_i^l|   block.weights           training samples of client i
 ///   L         topology.edges          edges; 1: FedAvg with kappa_2 times as many rounds
 ///   eta       train.lr                0: the models stay as they are
+///   (cohort)  algorithm.cohort        round: drawn once; edge_round: anew for every edge round
 ///
 /// One global round is kappa_2 edge rounds and one cloud aggregation, and draws its participants
 /// once. The authors' program draws them for every edge round, by their samples, and weighs edges

@@ -21,6 +21,7 @@ namespace fedhpc {
 ///   paper              code
 ///   W_0                the initial model: model.file or model.init_file
 ///   r, alpha           model.rank or model.compression, model.lora_alpha
+///   a                  algorithm.init_range: A starts at U(-a, a) / sqrt(in), B at 0
 ///   B A                model.factorisation = lora; A frozen: ffa_lora
 ///   A, B               LAYER.lora_A [r, in], LAYER.lora_B [out, r]
 ///   adapted layers     all linear and convolutional ones but model.exclude

@@ -14,16 +14,23 @@ namespace fedhpc {
 /// on them, a tree of binary ones. Polya-Gamma variables omega make their likelihood Gaussian;
 /// Gibbs chains draw these.
 ///
-///   paper   code                     meaning
-///   theta   shared_                  the embedding network: the model below its classifier
-///   k       algorithm.outputscale,   a^2 exp(-||u - v||^2 / (2 l^2)) of embeddings of length 1,
-///           .lengthscale, .jitter    with a constant on the diagonal; none of them learned
-///   omega   algorithm.draws,         chains of a node's classifier in training, and their steps;
-///           .gibbs_steps             test_draws and test_gibbs_steps are those in evaluation
-///   X, X*   algorithm.scored_share   this share of a node's samples of either side is scored by a
-///                                    classifier that knows the others
-///   X-bar   shared_, behind theta    inducing points, algorithm.inducing_points for each class, in
-///                                    the space of embeddings; without them there is no X-bar
+///   paper   code                           meaning
+///   theta   shared_                        the embedding network: the model below its classifier
+///   k       kernel of embeddings of length 1, a^2 exp(-||u - v||^2 / (2 l^2)); it is not learned
+///   a^2     algorithm.outputscale
+///   l       algorithm.lengthscale
+///           algorithm.jitter               a constant on k's diagonal
+///   omega   algorithm.draws                chains of a node's classifier in training
+///           algorithm.gibbs_steps          their steps
+///           algorithm.test_draws           chains in evaluation
+///           algorithm.test_gibbs_steps     their steps
+///   X, X*   algorithm.scored_share         this share of a node's samples of either side is scored
+///                                          by a classifier that knows the others
+///   X-bar   algorithm.inducing_points      for each class, embeddings that travel behind theta; 0:
+///                                          there is no X-bar, and samples alone are known
+///           algorithm.inducing_deviation   of their first values, which are normals
+///           algorithm.averaging            of probabilities, or their logarithms (log)
+///           algorithm.clip                 longest gradient of theta; 0: any
 ///   eta     train.lr
 ///
 /// A local step minimises the predictive loss: the mean of -log P(y* | X, y) over the scored

@@ -19,14 +19,16 @@ namespace fedhpc {
 /// The problem of w_i is alpha ||w - (p + c_i / (2 alpha))||^2 but for a constant. So w_i is that
 /// point's projection to the simplex, found exactly.
 ///
-///   paper     code                meaning; limit case
-///   theta_i   personal_           the client's own model, as it was trained last
-///   u_i       clouds_             what client i starts from next; theta^0, the initial model, at
-///                                 first
-///   w         graph_of            the collaboration graph, [S, S]
-///   alpha     algorithm.alpha     large: w_i = p, and with lambda = 0 and all clients FedAvg; near
-///                                 0: w_i holds the most alike alone, as a rule client i itself
-///   lambda    algorithm.lambda    0: u_i is only where local training starts
+///   paper     code                 meaning; limit case
+///   theta_i   personal_            the client's own model, as it was trained last
+///   u_i       clouds_              what client i starts from next; theta^0, the initial model, at
+///                                  first
+///   w         graph_of             the collaboration graph, [S, S]
+///   alpha     algorithm.alpha      large: w_i = p, and with lambda = 0 and all clients FedAvg;
+///                                  near 0: w_i holds the most alike alone, as a rule client i
+///   lambda    algorithm.lambda     0: u_i is only where local training starts
+///   (c_ij)    algorithm.alike      cosines above it count as 1; 1: none does
+///   (own)     algorithm.evaluate   trained: theta_i is scored; received: u_i
 ///
 /// The server keeps u_i and sends it when client i takes part again. Scored is theta_i, by
 /// algorithm.evaluate = received u_i as it would be received. What u_i of participants scored

@@ -19,8 +19,11 @@ namespace fedhpc {
 ///   K        algorithm.inner_steps   gradient steps on theta with that batch
 ///   lambda   algorithm.lambda        0: theta is trained alone, w stays
 ///   eta      train.lr                0: w stays
-///   (rate)   algorithm.personal_lr   of the steps on theta
+///   eta_p    algorithm.personal_lr   of the steps on theta
 ///   beta     algorithm.beta          1: the plain mean; 0: w stays
+///   (start)  algorithm.restart       round: theta starts at w; step: at w_k with every batch
+///   (own)    algorithm.evaluate      personal: theta is scored; local: w_{k,R}
+///   (who)    algorithm.training      participants; all: absent clients too
 ///
 /// The steps on theta follow train.optimizer (the paper's theory takes Nesterov's, its experiments
 /// plain gradient steps), fresh for every batch. Choices the paper leaves open:

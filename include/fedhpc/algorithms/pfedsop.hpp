@@ -56,6 +56,9 @@ struct Personalisation {
 ///                                        of 1 rad, 0 above
 ///   beta        (14)                     algorithm.beta_override replaces it: 0 uses a client's
 ///                                        own update alone, 1 the global one alone
+///   (19)        algorithm.personalise    false: no step, every client trains alone
+///   (kept)      algorithm.persist        before: x_it goes on to the next round; after: x_it^T
+///   (own)       algorithm.evaluate       before or after: which of these is scored
 ///
 /// beta falls with the angle: where both updates point the same way the global one is taken, where
 /// they oppose each other the client's own. The cosine with a zero update counts as 0.

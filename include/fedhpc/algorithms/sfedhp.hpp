@@ -22,21 +22,31 @@ namespace fedhpc {
 ///
 /// Then w <- (1 - beta) w + beta/S sum_i w_i.
 ///
-///   paper              code                             limit case
-///   T                  run.rounds
-///   R                  algorithm.edge_rounds            one FL round at the edge each
-///   |D|, once per r    train.batch_size, local_steps=1  more steps: theta goes on from batch to
-///                                                       batch
-///   K                  algorithm.inner_steps            gradient steps on H (8)
-///   nu                 algorithm.accuracy               0: always K steps
-///   lambda_1           algorithm.lambda1                0: theta trains alone, w stays (gamma_2 = 0)
-///   lambda_2           algorithm.lambda2
-///   gamma_1, gamma_2   algorithm.gamma1, gamma2         0: not sparse
-///   rho                algorithm.rho
-///   eta_1              train.lr                         of w_i (11)
-///   eta_2              algorithm.personal_lr            of theta
-///   beta               algorithm.beta                   1: the plain mean
-///   N, S               topology.edges, edge_participation
+///   paper            code                             limit case
+///   T                run.rounds
+///   R                algorithm.edge_rounds            one FL round at the edge each
+///   |D|, once per r  train.batch_size, local_steps=1  more steps: theta goes on from batch to
+///                                                     batch
+///   K                algorithm.inner_steps            gradient steps on H (8)
+///   nu               algorithm.accuracy               0: always K steps
+///   lambda_1         algorithm.lambda1                0: theta trains alone, w stays (gamma_2 = 0)
+///   lambda_2         algorithm.lambda2
+///   gamma_1          algorithm.gamma1                 0: not sparse
+///   gamma_2          algorithm.gamma2                 0: not sparse
+///   rho              algorithm.rho
+///   eta_1            train.lr                         of w_i (11)
+///   eta_2            algorithm.personal_lr            of theta
+///   beta             algorithm.beta                   1: the plain mean
+///   N, S             topology.edges, edge_participation
+///   (start)          algorithm.restart                step: theta begins every edge round at phi;
+///                                                     round: the first one of a round alone
+///   (zeros)          algorithm.zero_threshold         numbers up to it are 0, with gamma above 0
+///   (later gammas)   algorithm.gamma_schedule         constant: never; either, both: by one or
+///                                                     both of the next two; each: the first is
+///                                                     for gamma_1, the second for gamma_2
+///                    algorithm.gamma_density          theta's mean density has been below it
+///                    algorithm.gamma_rounds           so many rounds are over
+///                    algorithm.gamma_later            what gammas become, unless they are smaller
 ///
 /// (8) is solved by train.optimizer (plain gradient steps, or Nesterov's), fresh for every batch.
 /// A step of an edge is one of pFedMe with lambda_bar = lambda_1 lambda_2 / (lambda_1 + lambda_2):

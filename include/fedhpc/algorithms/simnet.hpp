@@ -19,18 +19,32 @@ namespace fedhpc {
 /// together into plateaus. The server steps along their mean in x and solves the network lasso in
 /// Z.
 ///
-///   paper     code                       limit case
-///   x         x_                         shared coordinates, [1, d_1]
-///   z^(n)     z_                         personal ones of client n, [d_2]; with its store
-///   M, N      shared_, personal_         algorithm.personal, algorithm.shared
-///   E, Q      lasso_->graph()            algorithm.neighbours = 0: no edges, nodes are alone
-///   eta_t     train.lr                   rate of x; algorithm.personal_lr that of Z
-///   lambda    algorithm.lambda           0: nodes are alone; large: connected ones are equal
-///   p         algorithm.p                1, 2, infinity
-///   gamma     algorithm.gamma            0: nabla = g
-///   K, rho    algorithm.admm_steps, admm_rho
-///   (7)       FusedLasso                 exactly, by the taut string: nabla = prox of
-///                                        gamma ||Lambda .||_1 at g
+///   paper     code                            limit case
+///   x         x_                              shared coordinates, [1, d_1]
+///   z^(n)     z_                              personal ones of client n, [d_2]; with its store
+///   M, N      shared_, personal_              algorithm.personal, algorithm.shared
+///   z_1       algorithm.personal_start        zero, initial, or auto: see below
+///   E, Q      algorithm.neighbours            nearest ones of each client, both ways; 0: no edges,
+///                                             nodes are alone
+///             algorithm.graph                 data, feature or model: what tells who is near
+///             algorithm.kernel                of data: exact, fourier, or auto: exact up to 200
+///                                             samples a client
+///             algorithm.fourier_features      of fourier, an even number
+///             algorithm.covariance_distance   of feature: frobenius or log_euclidean
+///             algorithm.graph_passes          of model: local trainings before models are compared
+///   a_m       algorithm.edge_weights          uniform: 1; gaussian: less the farther two are apart
+///   eta_t     train.lr                        rate of x
+///   eta       algorithm.personal_lr           rate of Z; a client feels one N-th; auto: eta_t
+///   lambda    algorithm.lambda                0: nodes are alone; large: connected ones are equal
+///   p         algorithm.p                     1, 2, infinity
+///   gamma     algorithm.gamma                 0: nabla = g
+///             algorithm.gamma_schedule        constant; inverse_sqrt: gamma / sqrt(t); inverse:
+///                                             gamma / t
+///   K         algorithm.admm_steps            at most
+///             algorithm.admm_tolerance        of both relative residuals; 0: always K steps
+///   rho       algorithm.admm_rho              auto: 1 / (eta (1 + mean degree))
+///   (7)       FusedLasso                      exactly, by the taut string: nabla = prox of
+///                                             gamma ||Lambda .||_1 at g
 ///   Alg. 4    NetworkLasso
 ///
 /// Choices where the paper is silent:

@@ -21,17 +21,22 @@ namespace fedhpc {
 ///   ACT   omega_{t+1} = (1 - beta) [[A_t]] + beta sum_k p_k [[A_k]]               (19)
 ///         omega_{t+1} ~ [[A_{t+1}]]                                               (20)
 ///
-///   paper    code                     limit case
+///   paper    code                      limit case
 ///   T        run.rounds
-///   tau      train.local_steps        (or epochs) t' of one batch B_k each
-///   s        algorithm.inner_steps    Nesterov steps on theta, equation (13)
-///   s'       algorithm.factor_steps   Adam steps on the factors, equation (17)
-///   eta_p    algorithm.personal_lr    of theta
-///   eta      train.lr                 of the factors; 0: they stay
+///   tau      train.local_steps         (or epochs) t' of one batch B_k each
+///   s        algorithm.inner_steps     Nesterov steps on theta, equation (13)
+///   mu       algorithm.momentum        of these; 0: plain gradient steps
+///   s'       algorithm.factor_steps    Adam steps on the factors, equation (17)
+///   eta_p    algorithm.personal_lr     of theta
+///   eta      train.lr                  of the factors; 0: they stay
+///            algorithm.factor_solver   adam; fit: in place of (17) A_k is a decomposition of
+///                                      theta_k, and eta, s' do not act
+///            algorithm.fit_sweeps      of least squares for a kernel, in (20) and with fit
 ///   lambda   algorithm.lambda
-///   beta     algorithm.beta           1: the plain mean; 0: the factors stay
+///   beta     algorithm.beta            1: the plain mean; 0: the factors stay
 ///   R        model.rank, or model.compression by (21), (22)
-///   AFM, ACT algorithm.aggregate      the same with one client and beta = 1
+///   AFM, ACT algorithm.aggregate       the same with one client and beta = 1
+///            algorithm.broadcast       factors; tensor: that too, and theta starts from it
 ///
 /// Deviations, and choices where the paper is silent:
 /// - Biases and batch norm stay full; they are pulled towards their own copy by the same quadratic
