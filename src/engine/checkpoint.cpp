@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 
@@ -47,6 +48,26 @@ void write_origin(const h5::Handle& state, std::int64_t round, const Experiment&
   h5::write_attribute(state, kPartitionDigest, digest_of(experiment.partition()));
   const std::string& weights = experiment.parts().weights_digest;
   if (!weights.empty()) h5::write_attribute(state, kWeightsDigest, weights);
+}
+
+/// Throws Error where a method comes back with another model than its checkpoint has. Another type of
+/// processor may round differently; a model that has diverged says nothing.
+void check_model(const Resumption& from, Communicator& comm, const Experiment& experiment) {
+  constexpr double kRounding = 1e-3;  // of the model's length
+  const Rows now = experiment.current_model().global;
+  fail_together(comm, [&] {
+    if (comm.rank() != 0 || !now.values.defined()) return;
+    const Tensor saved =
+        read_initial_model("checkpoint", from.checkpoint, now.layout, at::kDouble, InitState::Final)
+            .values;
+    const auto length = saved.norm().item<double>();
+    const auto off = on_host(now.values).to(at::kDouble).sub(saved).norm().item<double>();
+    if (!std::isfinite(length) || off <= kRounding * length) return;
+    throw Error(concat("algorithm.name = ", experiment.config().algorithm_name,
+                       " comes back from checkpoint '", from.checkpoint,
+                       "' with another global model than it had; its visit_state() leaves out what "
+                       "it needs"));
+  });
 }
 
 }  // namespace
@@ -105,6 +126,7 @@ void read_state(const Resumption& from, Communicator& comm, Experiment& experime
   const h5::Handle* open = file ? &file : nullptr;
   StateReader reader(comm, open);
   experiment.visit_state(reader);
+  check_model(from, comm, experiment);
   experiment.go_on_inside(read_partial(comm, open, from.checkpoint));
 }
 

@@ -106,6 +106,10 @@ void Experiment::evaluate(RoundReport& report) {
     throw ConfigError(concat("algorithm.name = ", parts_.config.algorithm_name,
                              " tells of a global model, and its evaluate() hands over none"));
   }
+  if (has_personal(parts_.method().traits().models) && !evaluation.has_personal()) {
+    throw ConfigError(concat("algorithm.name = ", parts_.config.algorithm_name,
+                             " tells of models of clients, and its evaluate() hands over none"));
+  }
   compare_ranks(report.round);
 
   // Of all clients: by the global model, by each one's own, which is the global one for a method

@@ -158,9 +158,16 @@ void Parts::require_different_series() const {
   std::set<std::string> names{"round"};
   for (const Metric& metric : metric_table()) names.insert(metric.name);
   for (const Metric& metric : own_metrics) {
-    if (metric.name.empty() || metric.name.find_first_of("/ \t\n") != std::string::npos) {
+    const bool hdf5_place = metric.name == "." || metric.name == "..";
+    if (metric.name.empty() || hdf5_place ||
+        metric.name.find_first_of("/ \t\n") != std::string::npos) {
       throw ConfigError(concat("algorithm.name = ", config.algorithm_name, " has a series '",
                                metric.name, "'; its name has to be one word"));
+    }
+    if (metric.quantile && !(0 <= *metric.quantile && *metric.quantile <= 1)) {
+      throw ConfigError(concat("algorithm.name = ", config.algorithm_name, " has a series '",
+                               metric.name, "' of quantile ", *metric.quantile,
+                               "; a quantile lies in 0..1"));
     }
     if (names.insert(metric.name).second) continue;
     throw ConfigError(concat("algorithm.name = ", config.algorithm_name, " has a series '",

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string>
 
 #include "fedhpc/comm/communicator.hpp"
@@ -13,7 +14,8 @@ namespace fedhpc {
 // ever written, in no particular order, it has clients/rows/NAME/{ids [n], values [n, P]} and
 // clients/scalars/NAME/{ids [n], values [n, 1]}.
 
-/// Adds up the bytes of a state in a file, on this rank.
+/// Adds up the bytes of a state in a file, on this rank. Throws Error, naming what is visited, where
+/// a file cannot hold it: a name twice or with '/', no numbers, another type than a state has.
 class StateSize final : public StateVisitor {
  public:
   void tensor(const std::string& name, Tensor& values) override;
@@ -28,6 +30,9 @@ class StateSize final : public StateVisitor {
   std::int64_t full_own_bytes() const { return full_own_bytes_; }
 
  private:
+  void check(const std::string& name, const Tensor& values);
+
+  std::set<std::string> names_;
   std::int64_t common_bytes_ = 0;
   std::int64_t own_bytes_ = 0;
   std::int64_t full_own_bytes_ = 0;

@@ -25,19 +25,47 @@ Tensor ids_of(std::span<const std::int64_t> clients) {
   return ids;
 }
 
+[[noreturn]] void refuse_state(const std::string& name, const std::string& what) {
+  throw Error(concat("visit_state() cannot keep '", name, "': ", what));
+}
+
+void check_name(const std::string& name) {
+  if (!name.empty() && name.find('/') == std::string::npos) return;
+  refuse_state(name, "a name is a word without '/'");
+}
+
 }  // namespace
 
-void StateSize::tensor(const std::string&, Tensor& values) { common_bytes_ += bytes_of(values); }
+void StateSize::check(const std::string& name, const Tensor& values) {
+  check_name(name);
+  const auto refuse = [&](const std::string& what) { refuse_state(name, what); };
+  if (!names_.insert(name).second) refuse("another state has this name");
+  if (!values.defined()) refuse("it has no numbers; give it some in initialise()");
+  const at::ScalarType type = values.scalar_type();
+  if (type != at::kFloat && type != at::kDouble && type != at::kLong) {
+    refuse(concat("it is of type ", c10::toString(type),
+                  ", and a state of float32, float64 or int64"));
+  }
+}
+
+void StateSize::tensor(const std::string& name, Tensor& values) {
+  check(name, values);
+  common_bytes_ += bytes_of(values);
+}
 
 void StateSize::rows(const std::string& name, Rows& rows) { tensor(name, rows.values); }
 
-void StateSize::edges(const std::string&, EdgeRows& models) {
+void StateSize::edges(const std::string& name, EdgeRows& models) {
+  check(name, models.rows.values);
   own_bytes_ += bytes_of(models.rows.values);
   full_own_bytes_ += bytes_of(models.rows.values);
 }
 
 void StateSize::clients(ClientStore& store) {
   constexpr std::int64_t kNumber = sizeof(std::int64_t);
+  for (const auto& names : {store.row_names(), store.scalar_names()}) {
+    for (const std::string& name : names) check_name(name);
+  }
   for (const std::string& name : store.row_names()) {
     const StoredRows& stored = store.rows(name);
     const auto row =

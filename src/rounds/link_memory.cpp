@@ -50,6 +50,10 @@ StoredRows& LinkMemory::downloads(std::int64_t channel) {
 
 void LinkMemory::open(Payload payload, Range edges, std::int64_t channel) {
   require(channel == 0 || edges.size() == 0, "edges have one payload a round");
+  if (!channels_.insert(channel).second) {
+    throw ConfigError(concat("the method opens two payloads on channel ", channel,
+                             "; it has to give each a channel of its own"));
+  }
   const Rows& model = payload.model;
   if (model.layout->size() == 0) return;  // nothing travels
   if (payload.feedback != ErrorFeedback::None) {

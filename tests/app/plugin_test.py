@@ -44,6 +44,18 @@ class Plugins(AppCase):
         super().setUp()
         self.config = self.ini(CONFIG.format(plugin=MOMENTUM), "run.ini")
 
+    def test_a_method_may_have_the_name_of_one_of_fedhpcs(self):
+        """Its own functions are called, also where it began as a copy."""
+        config = CONFIG.format(plugin=PLUGINS / "libplugin_like_fedavg.so").replace("server_momentum", "like_fedavg")
+        run = ["run", self.ini(config, "like.ini"), "--run.save=init", "--run.output=run.h5"]
+        self.run_ok(*run)
+        with h5py.File(self.folder / "run.h5") as file:
+            for name, first in file["model/init/global"].items():
+                self.assertTrue((file[f"model/global/{name}"][...] == first[...]).all(), name)
+        promised = fedhpc(*run, "--force", cwd=self.folder, env={"FEDHPC_TEST_PROMISE": "1"})
+        self.assertEqual(promised.returncode, 2, promised.stderr)
+        self.assertIn("like_fedavg tells of models of clients, and its evaluate() hands over none", promised.stderr)
+
     def refused(self, arguments, *words, ranks=0, env=None):
         done = fedhpc(*arguments, cwd=self.folder, ranks=ranks, env=env)
         self.assertEqual(done.returncode, 2, done.stdout + done.stderr)

@@ -193,6 +193,33 @@ TEST_F(StateFileTest, KnowsItsSize) {
   EXPECT_EQ(size.own_bytes(), own);
 }
 
+TEST_F(StateFileTest, NamesWhatAFileCannotHold) {
+  Tensor sound = at::zeros({1}, at::kFloat);
+  Tensor half = at::zeros({1}, at::kHalf);
+  Tensor undefined;
+  const auto reason = [](const std::string& name, Tensor& values) {
+    StateSize size;
+    Tensor first = at::zeros({1}, at::kFloat);
+    size.tensor("first", first);
+    try {
+      size.tensor(name, values);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(reason("second", sound), "");
+  EXPECT_EQ(reason("first", sound),
+            "visit_state() cannot keep 'first': another state has this name");
+  EXPECT_NE(reason("a/b", sound).find("'a/b': a name is a word"), std::string::npos);
+  EXPECT_NE(reason("second", undefined).find("'second': it has no numbers"), std::string::npos);
+  EXPECT_NE(reason("second", half).find("'second': it is of type Half"), std::string::npos);
+  ClientStore store(std::vector<std::int64_t>{0});
+  store.scalars("a/b", 0);
+  StateSize size;
+  EXPECT_THROW(size.clients(store), Error);
+}
+
 TEST_F(StateFileTest, RefusesWhatDoesNotFit) {
   Everything state(*world_);
   save(state);

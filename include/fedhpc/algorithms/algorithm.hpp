@@ -89,7 +89,8 @@ enum class Models {
              ///< /model/global holds those columns
 };
 
-/// Tells those who run a method what it is under its configuration.
+/// Tells those who run a method what it is under its configuration. Which keys of topology, network,
+/// privacy and train act is asked of a method with its defaults.
 struct Traits {
   Tiers tiers = Tiers::ClientCloud;
   Models models = Models::Global;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "fedhpc/codecs/codec.hpp"
 #include "fedhpc/core/rng.hpp"
@@ -54,7 +55,8 @@ class LinkMemory {
   explicit LinkMemory(ClientStore& store) : store_(store) {}
 
   /// Opens what a payload's codecs need. `edges` of this rank, empty where they have no models, and
-  /// where `channel`, the number of the payload in a round, is above 0.
+  /// where `channel`, the number of the payload in a round, is above 0. Throws ConfigError where the
+  /// channel has a payload already: their draws would be the same.
   void open(Payload payload, Range edges, std::int64_t channel);
 
   const Codec* downlink() const { return downlink_.get(); }  ///< null: dense
@@ -67,6 +69,7 @@ class LinkMemory {
 
  private:
   ClientStore& store_;
+  std::set<std::int64_t> channels_;
   std::unique_ptr<Codec> downlink_;
   std::optional<EdgeRows> edge_uploads_;    // e or g of each edge
   std::optional<EdgeRows> edge_downloads_;  // w of each edge
