@@ -350,6 +350,7 @@ class LocalRuns:
         outcome = self._launch(job, [*command, *(["--go-on"] if there else []), *arguments])
         if there and outcome.code == launch.REFUSED and not outcome.stopped:
             # The program sets aside what could not be resumed, unless another run is writing it.
+            say(f"{job.name}: begins anew, as it cannot go on: {outcome.message}")
             outcome = self._launch(job, [*command, *arguments])
         state = self._state(job, rounds)
         if state.kind == "finished":  # as the next call has it, also where run.stop_on_divergence has made the code 1
