@@ -202,10 +202,13 @@ class OnTheWay(AppCase):
     def test_a_plan_counts_evaluations(self):
         config = self.ini(CONFIG, "run.ini")
         keys = ("--json", "--data.train_fraction=0.05", "--data.samples_per_client=4000", "--model.hidden=200")
-        every, rarely = (json.loads(self.run_ok("plan", config, *keys, f"--run.eval_every={n}").stdout)
-                         for n in (1, 100000))
-        self.assertGreater(every["seconds_per_round"], rarely["seconds_per_round"])
-        self.assertEqual(every["block"], rarely["block"])
+        seconds, blocks = {1: [], 100000: []}, set()
+        for n in 3 * list(seconds):  # a loaded machine may take long over any of them
+            plan = json.loads(self.run_ok("plan", config, *keys, f"--run.eval_every={n}").stdout)
+            seconds[n].append(plan["seconds_per_round"])
+            blocks.add(plan["block"])
+        self.assertGreater(min(seconds[1]), min(seconds[100000]))
+        self.assertEqual(len(blocks), 1)
 
     def test_a_plan_counts_the_clients_of_drawn_edges(self):
         config = self.ini(CONFIG, "run.ini")
