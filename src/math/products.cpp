@@ -53,15 +53,19 @@ bool by_own_kernel(Transpose transpose_a, Transpose transpose_b, std::int64_t in
   return result.rows <= kSmallBatch;
 }
 
+/// op(A) as the kernels of op(A) B read it.
+template <typename T>
+Factor<T> factor_of(const T* a, std::int64_t stride, Transpose transpose) {
+  return transpose == Transpose::Yes ? Factor<T>{a, 1, stride} : Factor<T>{a, stride, 1};
+}
+
 template <typename T>
 void own_product(const Target<T>& c, const T* a, std::int64_t a_stride, Transpose transpose_a,
                  const T* b, std::int64_t b_stride, Transpose transpose_b, std::int64_t inner) {
   if (transpose_b == Transpose::Yes) {
     small_product_transposed(a, a_stride, b, b_stride, inner, c);
-  } else if (transpose_a == Transpose::Yes) {
-    small_product(Factor<T>{a, 1, a_stride}, b, b_stride, inner, c);
   } else {
-    small_product(Factor<T>{a, a_stride, 1}, b, b_stride, inner, c);
+    small_product(factor_of(a, a_stride, transpose_a), b, b_stride, inner, c);
   }
 }
 
@@ -121,6 +125,21 @@ void product_on_device(DeviceProduct product, Summation summation) {
   device_kernels<MathKernels>().product_in_order(product);
 }
 
+/// The number of products in a sum; throws unless all three fit together.
+std::int64_t inner_size(const MatrixStack& a, Transpose transpose_a, const MatrixStack& b,
+                        Transpose transpose_b, const MatrixStack& result) {
+  const std::int64_t inner = transpose_a == Transpose::No ? a.columns : a.rows;
+  require((transpose_a == Transpose::No ? a.rows : a.columns) == result.rows,
+          "product: rows agree");
+  require((transpose_b == Transpose::No ? b.columns : b.rows) == result.columns,
+          "product: columns agree");
+  require((transpose_b == Transpose::No ? b.rows : b.columns) == inner,
+          "product: inner sizes agree");
+  require(a.on_device == result.on_device && b.on_device == result.on_device,
+          "product: factors and result lie in the same memory");
+  return inner;
+}
+
 }  // namespace
 
 Tensor as_factors(const Tensor& values, Precision precision) {
@@ -158,15 +177,7 @@ void batched_product(at::ScalarType type, std::int64_t count, double alpha, cons
                      Transpose transpose_a, const MatrixStack& b, Transpose transpose_b,
                      double beta, const MatrixStack& result, const Arithmetic& arithmetic) {
   const Precision precision = arithmetic.precision;
-  const std::int64_t inner = transpose_a == Transpose::No ? a.columns : a.rows;
-  require((transpose_a == Transpose::No ? a.rows : a.columns) == result.rows,
-          "product: rows agree");
-  require((transpose_b == Transpose::No ? b.columns : b.rows) == result.columns,
-          "product: columns agree");
-  require((transpose_b == Transpose::No ? b.rows : b.columns) == inner,
-          "product: inner sizes agree");
-  require(a.on_device == result.on_device && b.on_device == result.on_device,
-          "product: factors and result lie in the same memory");
+  const std::int64_t inner = inner_size(a, transpose_a, b, transpose_b, result);
   if (result.on_device) {
     return product_on_device({.type = type == at::kDouble ? DType::Float64 : DType::Float32,
                               .precision = precision,
@@ -209,6 +220,36 @@ void batched_product(at::ScalarType type, std::int64_t count, double alpha, cons
            static_cast<int>(result.row_stride));
     }
   });
+}
+
+bool pulled_product_(at::ScalarType type, std::int64_t count, double lr, double mu,
+                     const MatrixStack& a, Transpose transpose_a, const MatrixStack& b,
+                     const MatrixStack& centre, const MatrixStack& result,
+                     const Arithmetic& arithmetic) {
+  const std::int64_t inner = inner_size(a, transpose_a, b, Transpose::No, result);
+  require(centre.rows == result.rows && centre.columns == result.columns &&
+              centre.row_stride == result.row_stride,
+          "product: centres lie as the result does");
+  const bool rounded = arithmetic.precision != Precision::Fp32 && type == at::kFloat;
+  if (result.on_device || rounded || !by_own_kernel(transpose_a, Transpose::No, inner, result)) {
+    return false;
+  }
+  with_type(type, [&]<typename T>() {
+    for (std::int64_t c = 0; c < count; ++c) {
+      const auto of = [c](const MatrixStack& stack) {
+        return static_cast<T*>(stack.data) + c * stack.stack_stride;
+      };
+      small_product(factor_of<T>(of(a), a.row_stride, transpose_a), of(b), b.row_stride, inner,
+                    PulledTarget<T>{.data = of(result),
+                                    .rows = result.rows,
+                                    .columns = result.columns,
+                                    .row_stride = result.row_stride,
+                                    .centre = of(centre),
+                                    .lr = static_cast<T>(lr),
+                                    .mu = static_cast<T>(mu)});
+    }
+  });
+  return true;
 }
 
 }  // namespace fedhpc

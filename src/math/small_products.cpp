@@ -39,16 +39,57 @@ FEDHPC_INLINE T sum(const typename Lanes<T, V>::Type& lanes) {
   }
 }
 
-/// M rows and N vectors of V columns of C = alpha op(A) B + beta C: the columns from `column` on,
+template <typename T>
+FEDHPC_INLINE bool reads_old(const Target<T>& c) {
+  return c.beta != T{0};
+}
+template <typename T>
+FEDHPC_INLINE bool reads_old(const PulledTarget<T>&) {
+  return true;
+}
+
+/// Brings to the cache what the store at a place will read: sums take their time.
+template <typename T>
+FEDHPC_INLINE void fetch(const Target<T>&, std::int64_t) {}
+template <typename T>
+FEDHPC_INLINE void fetch(const PulledTarget<T>& c, std::int64_t place) {
+  __builtin_prefetch(c.data + place, /*rw=*/1);
+  __builtin_prefetch(c.centre + place);
+}
+
+/// Writes sums, of V columns or of one, where `out` points.
+template <typename Value, typename T>
+FEDHPC_INLINE void store(const Target<T>& c, T* out, const Value& sums) {
+  auto& result = vector_at<Value>(out);
+  if (c.beta == T{0}) {
+    result.value = c.alpha * sums;
+  } else {
+    result.value = c.beta * result.value + c.alpha * sums;
+  }
+}
+template <typename Value, typename T>
+FEDHPC_INLINE void store(const PulledTarget<T>& c, T* out, const Value& sums) {
+  auto& result = vector_at<Value>(out);
+  const Value w = result.value;
+  // The 0 keeps the pull a number of its own, as it is in penalised_step_: no multiplication is
+  // left that could be fused with the addition of the sums.
+  const Value pull = T{0} + c.mu * (w - vector_at<Value>(c.centre + (out - c.data)).value);
+  result.value = w - c.lr * (pull + sums);
+}
+
+/// M rows and N vectors of V columns of a target of op(A) B: the columns from `column` on,
 /// those of the last vector from `last` on, of which only the last `fresh` are new.
-template <typename T, int V, int M, int N>
+template <typename T, int V, int M, int N, typename To>
 FEDHPC_INLINE void outer_tile(const Factor<T>& a, std::int64_t row, const T* b,
-                              std::int64_t b_stride, std::int64_t inner, const Target<T>& c,
+                              std::int64_t b_stride, std::int64_t inner, const To& c,
                               std::int64_t column, std::int64_t last, std::int64_t fresh) {
   using Vector = typename Lanes<T, V>::Type;
   const auto begin = [=](int n) { return n == N - 1 ? last : column + n * V; };
   Vector total[M][N] = {};
   const T* left = a.data + row * a.row_stride;
+  for (int m = 0; m < M; ++m) {
+    for (int n = 0; n < N; ++n) fetch(c, (row + m) * c.row_stride + begin(n));
+  }
   for (std::int64_t k = 0; k < inner; ++k) {
     for (int m = 0; m < M; ++m) {
       const T factor = left[m * a.row_stride + k * a.step];
@@ -60,26 +101,19 @@ FEDHPC_INLINE void outer_tile(const Factor<T>& a, std::int64_t row, const T* b,
   for (int m = 0; m < M; ++m) {
     for (int n = 0; n < N; ++n) {
       T* out = c.data + (row + m) * c.row_stride + begin(n);
-      if (n == N - 1 && fresh < V && c.beta != T{0}) {
-        for (int v = V - static_cast<int>(fresh); v < V; ++v) {
-          out[v] = c.beta * out[v] + c.alpha * total[m][n][v];
-        }
-        continue;
-      }
-      auto& result = vector_at<Vector>(out);
-      if (c.beta == T{0}) {
-        result.value = c.alpha * total[m][n];
+      if (n == N - 1 && fresh < V && reads_old(c)) {
+        for (int v = V - static_cast<int>(fresh); v < V; ++v) store<T>(c, out + v, total[m][n][v]);
       } else {
-        result.value = c.beta * result.value + c.alpha * total[m][n];
+        store<Vector>(c, out, total[m][n]);
       }
     }
   }
 }
 
 /// All rows of N vectors of columns.
-template <typename T, int V, int R, int N>
+template <typename T, int V, int R, int N, typename To>
 FEDHPC_INLINE void outer_rows(const Factor<T>& a, const T* b, std::int64_t b_stride,
-                              std::int64_t inner, const Target<T>& c, std::int64_t column,
+                              std::int64_t inner, const To& c, std::int64_t column,
                               std::int64_t last, std::int64_t fresh) {
   std::int64_t row = 0;
   for (; row + R <= c.rows; row += R) {
@@ -91,19 +125,18 @@ FEDHPC_INLINE void outer_rows(const Factor<T>& a, const T* b, std::int64_t b_str
 }
 
 /// All rows of as many whole column groups of N vectors as fit; returns the first column left.
-template <typename T, int V, int R, int N>
+template <typename T, int V, int R, int N, typename To>
 FEDHPC_INLINE std::int64_t outer_columns(const Factor<T>& a, const T* b, std::int64_t b_stride,
-                                         std::int64_t inner, const Target<T>& c,
-                                         std::int64_t column) {
+                                         std::int64_t inner, const To& c, std::int64_t column) {
   for (; column + V * N <= c.columns; column += V * N) {
     outer_rows<T, V, R, N>(a, b, b_stride, inner, c, column, column + V * (N - 1), V);
   }
   return column;
 }
 
-template <typename T, typename Vectors>
+template <typename T, typename Vectors, typename To>
 FEDHPC_INLINE void outer_all(const Factor<T>& a, const T* b, std::int64_t b_stride,
-                             std::int64_t inner, const Target<T>& c) {
+                             std::int64_t inner, const To& c) {
   constexpr int kWidth = kLanes<T, Vectors>;
   constexpr int kRows = Vectors::kRows;
   std::int64_t column =
@@ -186,10 +219,16 @@ FEDHPC_INLINE void inner_all(const T* a, std::int64_t a_stride, const T* b, std:
   }
 }
 
-template <typename T>
+template <typename T, typename To>
 FEDHPC_WIDE void wide_outer(const Factor<T>& a, const T* b, std::int64_t b_stride,
-                            std::int64_t inner, const Target<T>& c) {
+                            std::int64_t inner, const To& c) {
   outer_all<T, WideVectors>(a, b, b_stride, inner, c);
+}
+
+template <typename T, typename To>
+void outer(const Factor<T>& a, const T* b, std::int64_t b_stride, std::int64_t inner, const To& c) {
+  if (has_wide_vectors()) return wide_outer(a, b, b_stride, inner, c);
+  outer_all<T, CommonVectors>(a, b, b_stride, inner, c);
 }
 
 template <typename T>
@@ -203,8 +242,13 @@ FEDHPC_WIDE void wide_inner(const T* a, std::int64_t a_stride, const T* b, std::
 template <typename T>
 void small_product(const Factor<T>& a, const T* b, std::int64_t b_stride, std::int64_t inner,
                    const Target<T>& c) {
-  if (has_wide_vectors()) return wide_outer(a, b, b_stride, inner, c);
-  outer_all<T, CommonVectors>(a, b, b_stride, inner, c);
+  outer(a, b, b_stride, inner, c);
+}
+
+template <typename T>
+void small_product(const Factor<T>& a, const T* b, std::int64_t b_stride, std::int64_t inner,
+                   const PulledTarget<T>& c) {
+  outer(a, b, b_stride, inner, c);
 }
 
 template <typename T>
@@ -218,6 +262,10 @@ template void small_product(const Factor<float>&, const float*, std::int64_t, st
                             const Target<float>&);
 template void small_product(const Factor<double>&, const double*, std::int64_t, std::int64_t,
                             const Target<double>&);
+template void small_product(const Factor<float>&, const float*, std::int64_t, std::int64_t,
+                            const PulledTarget<float>&);
+template void small_product(const Factor<double>&, const double*, std::int64_t, std::int64_t,
+                            const PulledTarget<double>&);
 template void small_product_transposed(const float*, std::int64_t, const float*, std::int64_t,
                                        std::int64_t, const Target<float>&);
 template void small_product_transposed(const double*, std::int64_t, const double*, std::int64_t,

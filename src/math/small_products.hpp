@@ -26,11 +26,29 @@ struct Target {
   T beta{0};
 };
 
+/// A product P = op(A) op(B) writes this: C = C - lr (P + mu (C - centre)), whose rows lie as those
+/// of C do.
+template <typename T>
+struct PulledTarget {
+  T* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t row_stride = 0;
+  const T* centre = nullptr;
+  T lr{0};
+  T mu{0};
+};
+
 /// C = alpha op(A) B + beta C, where row k of B [inner, columns] starts at b + k * b_stride: weight
 /// gradients (op(A) = dY^T) and input gradients. Reads and writes nothing else, packs nothing.
 template <typename T>
 void small_product(const Factor<T>& a, const T* b, std::int64_t b_stride, std::int64_t inner,
                    const Target<T>& c);
+
+/// Likewise. Rounds as penalised_step_ does on the product.
+template <typename T>
+void small_product(const Factor<T>& a, const T* b, std::int64_t b_stride, std::int64_t inner,
+                   const PulledTarget<T>& c);
 
 /// C = alpha A B^T + beta C, rows of A [rows, inner] and of B [columns, inner] contiguous: forward.
 template <typename T>

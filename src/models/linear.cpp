@@ -88,7 +88,16 @@ void Linear::backward(const Pass& pass, Stacks inputs, const Tensor& stack, cons
                     matrices_of(input_gradient), pass.arithmetic);
   }
   // dW = dY^T X
-  if (sink.columns.hold(tags_ | kWeightTags)) {
+  if (!sink.columns.hold(tags_ | kWeightTags)) return;
+  const bool stepped =
+      sink.step != nullptr &&
+      pulled_product_(type, clients, sink.step->lr, sink.step->mu, matrices_of(output_gradient),
+                      Transpose::Yes, matrices_of(input),
+                      matrices_in(sink.step->centres, weight_column_, out_, in_),
+                      matrices_in(weights, weight_column_, out_, in_), pass.arithmetic);
+  if (stepped) {
+    sink.step->taken.push_back({weight_column_, weight_column_ + out_ * in_});
+  } else {
     batched_product(type, clients, sink.scale, matrices_of(output_gradient), Transpose::Yes,
                     matrices_of(input), Transpose::No, sink.keep,
                     matrices_in(sink.rows, weight_column_, out_, in_), pass.arithmetic);

@@ -353,6 +353,31 @@ void LocalStep::descend_plain_(const Rows& rows, const RowOptimizer& optimizer,
   ++draws_.call;
 }
 
+void LocalStep::descend_pulled_(const Rows& rows, const RowOptimizer& optimizer,
+                                const Penalty& penalty) {
+  fetch(0);
+  const Tensor gradients = workspace_.gradients(rows.values);
+  const Tensor& centres = penalty.centre.values;
+  const bool by_layers = penalty.gamma == 0 && centres.sizes() == rows.values.sizes() &&
+                         centres.scalar_type() == rows.values.scalar_type();
+  for (const BatchRun& run : runs_) {
+    const auto of_run = [&](const Tensor& all) { return all.narrow(0, run.first, run.count); };
+    PulledStep step{.centres = by_layers ? of_run(centres) : Tensor(),
+                    .lr = optimizer.rule().lr * rate_of(optimizer, run.rate),
+                    .mu = penalty.mu};
+    differentiate(rows.values, run,
+                  {.rows = of_run(gradients),
+                   .scale = 1,
+                   .keep = 0,
+                   .columns = optimizer.columns(),
+                   .step = by_layers ? &step : nullptr});
+    fedhpc::descend_(rows, gradients, step.lr, penalty, run.first, run.count, workspace_.constants,
+                     step.taken);
+  }
+  counted_ = true;
+  ++draws_.call;
+}
+
 bool LocalStep::is_fused(const StepRule& rule, const Penalty& penalty) {
   // A step that nearly reaches the centre cannot be taken in two parts without losing digits.
   constexpr double kFarthest = 0.5;
@@ -364,15 +389,10 @@ void LocalStep::descend_(const Rows& rows, RowOptimizer& optimizer, const Penalt
   require(penalty.mu == 0 || penalty.centre.count() == clients_, "one centre per client");
   require(!penalty.any() || optimizer.columns().all(), "a penalty is of whole rows");
   if (is_fused(optimizer.rule(), penalty)) return descend_plain_(rows, optimizer, penalty);
-  const bool plain = optimizer.rule().is_plain();
-  const Tensor gradients = direction(rows, optimizer, plain ? Penalty{} : penalty);
+  if (optimizer.rule().is_plain()) return descend_pulled_(rows, optimizer, penalty);
+  const Tensor gradients = direction(rows, optimizer, penalty);
   for (const BatchRun& run : runs_) {
-    if (plain) {
-      const double lr = optimizer.rule().lr * rate_of(optimizer, run.rate);
-      fedhpc::descend_(rows, gradients, lr, penalty, run.first, run.count, workspace_.constants);
-    } else {
-      optimizer.step_(rows.values, gradients, run.first, run.count, rate_of(optimizer, run.rate));
-    }
+    optimizer.step_(rows.values, gradients, run.first, run.count, rate_of(optimizer, run.rate));
   }
 }
 

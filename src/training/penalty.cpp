@@ -1,5 +1,6 @@
 #include "fedhpc/training/penalty.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <ATen/TensorOperators.h>
@@ -14,10 +15,27 @@ namespace fedhpc {
 
 namespace {
 
-/// Calls work(c, begin, count) for the trainable columns of some rows.
+/// The trainable columns that are not in `taken`, whose ranges are parts of them and disjoint.
+ColumnRanges trainable(const Layout& layout, ColumnRanges taken) {
+  std::sort(taken.begin(), taken.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
+  ColumnRanges left;
+  auto next = taken.begin();
+  for (auto [begin, end] : layout.ranges(Tag::Trainable)) {
+    for (; next != taken.end() && next->first < end; ++next) {
+      if (begin < next->first) left.push_back({begin, next->first});
+      begin = next->last;
+    }
+    if (begin < end) left.push_back({begin, end});
+  }
+  return left;
+}
+
+/// Calls work(c, begin, count) for the trainable columns of some rows, those in `taken` left out.
 template <typename Work>
-void each_stretch(const Layout& layout, std::int64_t first, std::int64_t count, const Work& work) {
-  const auto ranges = layout.ranges(Tag::Trainable);
+void each_stretch(const Layout& layout, std::int64_t first, std::int64_t count, const Work& work,
+                  const ColumnRanges& taken = {}) {
+  const ColumnRanges ranges = trainable(layout, taken);
   for (std::int64_t c = first; c < first + count; ++c) {
     for (const auto& [begin, end] : ranges) work(c, begin, end - begin);
   }
@@ -77,11 +95,12 @@ void add_gradient_(const Tensor& gradients, const Rows& rows, const Penalty& pen
 }
 
 void descend_(const Rows& rows, const Tensor& gradients, double lr, const Penalty& penalty,
-              std::int64_t first, std::int64_t count, DeviceConstants& constants) {
+              std::int64_t first, std::int64_t count, DeviceConstants& constants,
+              const ColumnRanges& taken) {
   require(!gradients.defined() || gradients.sizes() == rows.values.sizes(), "one gradient per row");
   const PenaltyNumbers numbers = numbers_of(rows, penalty);
   if (fedhpc::on_device(rows.values)) {
-    const ColumnRanges ranges = rows.layout->ranges(Tag::Trainable);
+    const ColumnRanges ranges = trainable(*rows.layout, taken);
     device_kernels<TrainingKernels>().step(
         {.type = real_of(rows.values),
          .rows = count,
@@ -96,11 +115,12 @@ void descend_(const Rows& rows, const Tensor& gradients, double lr, const Penalt
     return;
   }
   with_type(rows.values.scalar_type(), [&]<typename T>() {
-    each_stretch(*rows.layout, first, count, [&](auto c, auto begin, auto length) {
+    const auto step = [&](auto c, auto begin, auto length) {
       penalised_step_(rows.values.data_ptr<T>() + c * rows.values.stride(0) + begin,
                       gradients.defined() ? place<T>(gradients, c, begin) : nullptr,
                       centre_of<T>(penalty, c, begin), length, lr, numbers);
-    });
+    };
+    each_stretch(*rows.layout, first, count, step, taken);
   });
 }
 

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "fedhpc/core/rng.hpp"
+#include "fedhpc/math/penalty_pass.hpp"
 
 namespace fedhpc {
 
@@ -100,6 +101,70 @@ TYPED_TEST(Products, EqualPlainSumsInAnyShapeStrideAndOrder) {
       }
     }
   }
+}
+
+template <typename T>
+void expect_pulled_product(Draws& draws, Transpose ta) {
+  const at::ScalarType type = c10::CppTypeToScalarType<T>::value;
+  const std::int64_t count = 1 + draws.below(3);
+  const std::int64_t m = 1 + draws.below(20);
+  const std::int64_t n = 1 + draws.below(300);  // any number of vectors, and parts of one
+  const std::int64_t inner = 1 + draws.below(70);
+  const bool flip = ta == Transpose::Yes;
+  const double lr = 0.05;
+  const double mu = 15;
+  Stack<T> a(draws, count, flip ? inner : m, flip ? m : inner);
+  Stack<T> b(draws, count, inner, n);
+  Stack<T> c(draws, count, m, n);
+  Stack<T> centre = c;
+  centre.view.data = centre.values.data();
+  for (T& value : centre.values) value += static_cast<T>(draws.normal() / 8);
+  Stack<T> by_hand = c;
+  Stack<T> product(draws, count, m, n);
+  batched_product(type, count, 1, a.view, ta, b.view, Transpose::No, 0, product.view);
+  for (std::int64_t k = 0; k < count; ++k) {
+    for (std::int64_t i = 0; i < m; ++i) {
+      const std::int64_t row = k * c.view.stack_stride + i * c.view.row_stride;
+      penalised_step_(
+          by_hand.values.data() + row,
+          product.values.data() + k * product.view.stack_stride + i * product.view.row_stride,
+          centre.values.data() + row, n, lr, {.mu = mu});
+    }
+  }
+
+  ASSERT_TRUE(pulled_product_(type, count, lr, mu, a.view, ta, b.view, centre.view, c.view));
+
+  ASSERT_EQ(c.values, by_hand.values) << m << " x " << n << " of " << inner;
+}
+
+TYPED_TEST(Products, PulledOnesAreProductsAndThenSteps) {
+  Draws draws({.seed = 9, .purpose = Purpose::Init});
+  for (int trial = 0; trial < 100; ++trial) {
+    for (const Transpose ta : {Transpose::No, Transpose::Yes}) {
+      expect_pulled_product<TypeParam>(draws, ta);
+      if (this->HasFatalFailure()) return;
+    }
+  }
+}
+
+TYPED_TEST(Products, PulledOnesOfBlasOrRoundedFactorsAreLeftAlone) {
+  Draws draws({.seed = 10, .purpose = Purpose::Init});
+  const Stack<TypeParam> a(draws, 1, 65, 3);
+  const Stack<TypeParam> b(draws, 1, 65, 700);
+  const Stack<TypeParam> c(draws, 1, 3, 700);
+  const at::ScalarType type = c10::CppTypeToScalarType<TypeParam>::value;
+  const std::vector<TypeParam> before = c.values;
+  const auto take = [&](std::int64_t batch, const Arithmetic& arithmetic) {
+    MatrixStack left = a.view;
+    MatrixStack right = b.view;
+    left.rows = right.rows = batch;
+    return pulled_product_(type, 1, 0.1, 0, left, Transpose::Yes, right, c.view, c.view,
+                           arithmetic);
+  };
+  EXPECT_FALSE(take(65, {}));
+  EXPECT_EQ(take(64, {.precision = Precision::Tf32}), type == at::kDouble);
+  EXPECT_EQ(c.values == before, type == at::kFloat);
+  EXPECT_TRUE(take(64, {}));
 }
 
 TYPED_TEST(Products, OfAClientDoNotDependOnTheOthers) {

@@ -46,13 +46,14 @@ class LocalStepTest : public ::testing::Test {
   /// Takes note of changed options.
   void reopen() {
     shard_ = std::make_unique<Shard>(*dataset_, partition_, clients_,
-                                     make_preparation(data_, *dataset_), DType::Float64);
+                                     make_preparation(data_, *dataset_), number_);
     trainer_ = std::make_unique<LocalTrainer>(*model_, *shard_, options_,
-                                              Context{.type = at::kDouble, .seed = 4});
+                                              Context{.type = scalar_type(number_), .seed = 4});
   }
 
   Rows start() const {
-    return Rows{initial_row(*model_->layout(), 4, at::kDouble), model_->layout()}.replicate(3);
+    return Rows{initial_row(*model_->layout(), 4, scalar_type(number_)), model_->layout()}
+        .replicate(3);
   }
   std::vector<TrainStatistics> each_step(const std::function<void(LocalStep&)>& take,
                                          std::int64_t pass = 0) {
@@ -109,6 +110,7 @@ class LocalStepTest : public ::testing::Test {
   std::unique_ptr<Shard> shard_;
   std::unique_ptr<Model> model_;
   TrainOptions options_;
+  DType number_ = DType::Float64;
   std::unique_ptr<LocalTrainer> trainer_;
 };
 
@@ -219,6 +221,46 @@ TEST_F(LocalStepTest, PlainStepsFollowTheGradientWithItsProximalTerm) {
       });
       EXPECT_LT(fused.values.sub(by_hand.values).abs().max().item<double>(), 1e-13);
       EXPECT_GT(fused.values.sub(start().values).abs().max().item<double>(), 1e-3);
+    }
+  }
+}
+
+TEST_F(LocalStepTest, StepsThatLayersTakeThemselvesHaveTheBitsOfTwoPasses) {
+  options_.batch_size = 4;  // of 9, 6 and 3 samples: 4, 4, 1; 4, 2; 3
+  options_.local_epochs = 3;
+  options_.lr_schedule = LrSchedule::Exponential;  // rates of their own for clients of a block
+  options_.lr_unit = LrUnit::Epoch;
+  options_.lr_decay = 0.9;
+  for (const char* name : {"dnn", "cnn2", "mlr"}) {
+    ModelOptions of;
+    of.name = name;
+    if (of.name == "dnn") of.hidden = {70, 9};
+    model_ = make_model(of, dataset_->shape(), dataset_->classes());
+    for (const auto& [number, late] : {std::pair{DType::Float32, false}, {DType::Float64, true}}) {
+      number_ = number;
+      options_.stragglers = late ? std::vector<double>{0.8} : std::vector<double>{0};
+      reopen();
+      Rows centre = start();
+      for (const int c : {0, 1, 2}) centre.values[c].mul_(0.9 - 0.3 * c).add_(0.01 * c);
+      for (const double mu : {13.0, 20.0}) {
+        for (const double gamma : {0.0, 0.4}) {
+          const Penalty penalty{.mu = mu, .centre = centre, .gamma = gamma, .rho = 0.1};
+          RowOptimizer sgd({.kind = OptimizerKind::Sgd, .lr = 0.05, .scheduled = true},
+                           model_->layout());
+          const Rows fused = start();
+          const Rows by_hand = start();
+          DeviceConstants constants;
+          each_step([&](LocalStep& step) { step.descend_(fused, sgd, penalty); });
+          each_step([&](LocalStep& step) {
+            const Tensor gradient = step.gradient(by_hand);
+            step.each_rate([&](std::int64_t first, std::int64_t count, double rate) {
+              descend_(by_hand, gradient, 0.05 * rate, penalty, first, count, constants);
+            });
+          });
+          EXPECT_TRUE(fused.values.equal(by_hand.values)) << name << mu << gamma;
+          EXPECT_FALSE(fused.values.equal(start().values));
+        }
+      }
     }
   }
 }

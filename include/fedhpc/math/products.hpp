@@ -43,4 +43,11 @@ void batched_product(at::ScalarType type, std::int64_t count, double alpha, cons
                      Transpose transpose_a, const MatrixStack& b, Transpose transpose_b,
                      double beta, const MatrixStack& result, const Arithmetic& arithmetic = {});
 
+/// result[c] -= lr (op(a[c]) b[c] + mu (result[c] - centre[c])), to the bits of penalised_step_ on
+/// the product. Returns false, and does nothing, where no own kernel on the host takes it.
+bool pulled_product_(at::ScalarType type, std::int64_t count, double lr, double mu,
+                     const MatrixStack& a, Transpose transpose_a, const MatrixStack& b,
+                     const MatrixStack& centre, const MatrixStack& result,
+                     const Arithmetic& arithmetic = {});
+
 }  // namespace fedhpc

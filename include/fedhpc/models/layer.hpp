@@ -16,6 +16,15 @@ namespace fedhpc {
 
 enum class Use { Training, Evaluation };
 
+/// A step of plain SGD with a pull towards centres, w <- w - lr (g + mu (w - c)). A layer may take
+/// it as it computes g, which then comes to no memory.
+struct PulledStep {
+  Tensor centres;  // [C, P]
+  double lr = 0;
+  double mu = 0;
+  ColumnRanges taken{};  ///< where layers have taken it
+};
+
 /// Takes weight gradients: rows = keep * rows + scale * gradient, column by column. An arena takes
 /// {arena, 1, 0}; plain SGD is fused into the gradient products by {weights, -lr, 1}. Buffers have
 /// no gradient: their columns stay as they are, and so do those not in `columns`.
@@ -24,6 +33,7 @@ struct GradientSink {
   double scale = 1;
   double keep = 0;
   Columns columns{};
+  PulledStep* step = nullptr;  ///< a layer may move its weights by it and leave the rows alone
 };
 
 class ConvolutionTrials;

@@ -137,9 +137,9 @@ class LocalStep {
 
   /// Moves `rows` [C, P] one step by the optimizer's rule on that gradient, in the columns it
   /// moves. Where the rule clips, that is the loss's part of it alone. The penalty is for rows that
-  /// move as a whole. Plain SGD is fused into the gradient
-  /// products and needs no memory for gradients, unless the penalty shrinks. Then its step and the
-  /// penalty's are one pass.
+  /// move as a whole. Plain SGD is fused into the gradient products and needs no memory for
+  /// gradients, unless the penalty shrinks or pulls far. Then its step and the penalty's are one
+  /// pass, which layers that can do so take within their products where nothing shrinks.
   void descend_(const Rows& rows, RowOptimizer& optimizer, const Penalty& penalty = {});
   /// The same with a term of the loss that is not counted. Nothing is asked of a model whose head
   /// sees the samples themselves.
@@ -186,6 +186,8 @@ class LocalStep {
   /// penalty's.
   Tensor direction(const Rows& at, const RowOptimizer& optimizer, const Penalty& penalty);
   void descend_plain_(const Rows& rows, const RowOptimizer& optimizer, const Penalty& penalty);
+  /// A plain step with the penalty in one pass, over what layers have not taken by themselves.
+  void descend_pulled_(const Rows& rows, const RowOptimizer& optimizer, const Penalty& penalty);
   /// Moves the clients whose direction is above the accuracy one step; false when there are none.
   /// The others have solved their problem: what the block computes for them from now on counts
   /// nowhere.

@@ -31,11 +31,12 @@ void add_gradient_(const Tensor& gradients,  // [C, P]
                    DeviceConstants& constants);
 
 /// Moves rows [first, first + count) one step on data and penalty together, in one pass:
-/// w <- w - lr (g + mu (w - centre) + gamma tanh(w / rho)). Without `gradients` g is 0.
+/// w <- w - lr (g + mu (w - centre) + gamma tanh(w / rho)). Without `gradients` g is 0. Columns in
+/// `taken` stay as they are.
 void descend_(const Rows& rows,         // [C, P]
               const Tensor& gradients,  // [C, P] or undefined
               double lr, const Penalty& penalty, std::int64_t first, std::int64_t count,
-              DeviceConstants& constants);
+              DeviceConstants& constants, const ColumnRanges& taken = {});
 
 /// One gradient step of all rows on the penalty alone. A device gets its constants anew.
 void descend_(const Rows& rows, double lr, const Penalty& penalty);
