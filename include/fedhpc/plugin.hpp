@@ -36,10 +36,17 @@ class Plugin {
     std::function<void()> make_known;
   };
 
+  /// Of the plug-in in the file `path`.
+  explicit Plugin(std::string path) : path_(std::move(path)) {}
+
   /// Adds a method, a class derived from Algorithm: a value of algorithm.name.
   template <typename Method>
   void add_algorithm(std::string name, std::string sentence) {
-    const std::function make = [] { return std::unique_ptr<Algorithm>(new Method); };
+    const std::function make = [what = of_this("algorithm", name)] {
+      std::unique_ptr<Algorithm> method;
+      construct(what, [&] { method.reset(new Method); });
+      return method;
+    };
     add("algorithm", algorithm_registry(), std::move(name), std::move(sentence), make);
   }
   /// Adds a model family: a value of model.name.
@@ -78,12 +85,32 @@ class Plugin {
            std::string sentence, std::function<Make> make) {
     bool own = false;
     for (const auto& entry : registry) own |= entry.name == name && !entry.added;
-    check(kind, name, sentence, own);
+    check(kind, name, sentence, own, make != nullptr);
+    make = never_null(of_this(kind, name), std::move(make));
     additions_.push_back({kind, name, [=, &registry] { registry.add(name, sentence, make); }});
   }
   void check(const std::string& kind, const std::string& name, const std::string& sentence,
-             bool own) const;
+             bool own, bool callable) const;
+  /// "plug-in 'PATH': the codec 'NAME'".
+  std::string of_this(const std::string& kind, const std::string& name) const;
+  /// Calls a constructor. Throws ConfigError for whatever it throws.
+  static void construct(const std::string& what, const std::function<void()>& constructor);
+  /// `make`, or a ConfigError where that gives null.
+  template <typename Made, typename... Arguments>
+  static std::function<Made(Arguments...)> never_null(const std::string& what,
+                                                      std::function<Made(Arguments...)> make) {
+    if constexpr (requires(const Made& made) { made == nullptr; }) {
+      return [what, make = std::move(make)](Arguments... arguments) {
+        Made made = make(std::forward<Arguments>(arguments)...);
+        if (made == nullptr) throw ConfigError(what + " was not made: its function gave null");
+        return made;
+      };
+    } else {
+      return make;
+    }
+  }
 
+  std::string path_;
   std::vector<Addition> additions_;
 };
 

@@ -176,8 +176,6 @@ class PythonMethod final : public Algorithm {
           time_of("these options are over: they can be used only in declare() and in checks");
       const During during(time);
       of("declare")(PyOptions{{options, time}, &options_});
-      const bool whole = options.contains("algorithm.name");  // and not the method's keys alone
-      if (whole) require_known_keys(options, name_);
     });
   }
 

@@ -293,20 +293,6 @@ void bind_conditions(nb::module_& core) {
 
 }  // namespace
 
-void require_known_keys(const OptionSet& table, const std::string& method) {
-  for (const OptionSet::Entry& entry : table.entries()) {
-    for (const Condition& condition : entry.conditions) {
-      for (const std::string& key : condition.keys) {
-        if (table.contains(key)) continue;
-        throw nb::value_error(concat("method '", method, "': ", entry.key, " acts where ",
-                                     condition.words, ", and there is no key '", key, "'",
-                                     likely(table, key))
-                                  .c_str());
-      }
-    }
-  }
-}
-
 void MethodOptions::set_averaging() const {
   if (!averaging) return;
   const char* names[] = {"samples", "batches", "uniform"};

@@ -37,7 +37,4 @@ struct PyOptions {
   MethodOptions* own;  // null in a check
 };
 
-/// Throws ValueError where a key acts by a key that the whole table of a run lacks.
-void require_known_keys(const OptionSet& table, const std::string& method);
-
 }  // namespace fedhpc::python

@@ -19,6 +19,7 @@
 #include "fedhpc/engine/plugins.hpp"
 
 #include "bindings.hpp"
+#include "core/thrown.hpp"
 #include "engine_calls.hpp"
 #include "methods.hpp"
 
@@ -121,10 +122,8 @@ auto in_engine(const StartOptions& start, const Work& work) {
     raise("ConfigError", error.what());
   } catch (const DataError& error) {
     raise("DataError", error.what());
-  } catch (const c10::Error& error) {
-    fail(start, error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    fail(start, error.what());
+  } catch (...) {
+    fail(start, what_was_thrown());
   }
 }
 

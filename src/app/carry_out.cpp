@@ -16,6 +16,7 @@
 
 #include "app/configuration.hpp"
 #include "app/still_at_work.hpp"
+#include "core/thrown.hpp"
 
 namespace fedhpc {
 
@@ -132,17 +133,14 @@ class RoundWarnings {
 
 /// Throws the error in hand again, in front of it where in its work this rank was.
 [[noreturn]] void throw_with(const std::string& place) {
-  const auto said = [&](const char* what) { return Error(concat(place, ": ", what)); };
   try {
     throw;
   } catch (const ConfigError&) {
     throw;
   } catch (const DataError&) {
     throw;
-  } catch (const c10::Error& error) {
-    throw said(error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    throw said(error.what());
+  } catch (...) {
+    throw Error(concat(place, ": ", what_was_thrown()));
   }
 }
 

@@ -1,14 +1,13 @@
 #include <algorithm>
 #include <csignal>
 
-#include <ATen/core/Tensor.h>
-
 #include "fedhpc/app/commands.hpp"
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/core/log.hpp"
 #include "fedhpc/core/options.hpp"
 
+#include "core/thrown.hpp"
 #include "io/at_exit.hpp"
 
 namespace fedhpc {
@@ -39,10 +38,8 @@ int program(int argc, char** argv) {
     return refuse(error);
   } catch (const DataError& error) {
     return refuse(error);
-  } catch (const c10::Error& error) {
-    session.abort(error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    session.abort(error.what());
+  } catch (...) {
+    session.abort(what_was_thrown());
   }
 }
 

@@ -73,6 +73,9 @@ OptionSet::Entry& OptionSet::Entry::acts(Condition condition) {
 }
 
 void OptionSet::acts(std::string_view key, Condition condition) {
+  if (!contains(key)) {
+    throw ConfigError(concat("a condition is given to '", key, "', which is no key"));
+  }
   std::vector<Condition>& conditions = find(key).conditions;
   conditions.insert(conditions.begin(), std::move(condition));
 }

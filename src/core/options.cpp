@@ -61,8 +61,14 @@ std::string likely_value(const OptionSet::Entry& entry, const std::string& text)
 }  // namespace
 
 OptionSet::Entry& OptionSet::insert(Entry entry) {
-  require(!contains(entry.key), "an option is declared once");
+  const auto refuse = [&](const auto&... because) {
+    throw ConfigError(concat("key '", entry.key, "' cannot be declared: ", because...));
+  };
+  if (contains(entry.key)) refuse("there is a key of this name");
   entry.default_text = entry.print();
+  if (!entry.default_text.empty() && !allows(entry, entry.default_text)) {
+    refuse("its default ", entry.default_text, " is not allowed; allowed: ", entry.allowed);
+  }
   return entries_.emplace_back(std::move(entry));
 }
 

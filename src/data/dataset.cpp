@@ -6,6 +6,8 @@
 #include <numeric>
 
 #include "core/digest.hpp"
+#include "core/or_added.hpp"
+#include "data/checked_dataset.hpp"
 #include "data/datasets.hpp"
 
 namespace fedhpc {
@@ -29,7 +31,9 @@ Registry<std::unique_ptr<Dataset>(const DataOptions&)>& dataset_registry() {
 }
 
 std::unique_ptr<Dataset> open_dataset(const DataOptions& options) {
-  return dataset_registry().find(options.name, "data.name")(options);
+  std::unique_ptr<Dataset> data = dataset_registry().find(options.name, "data.name")(options);
+  if (!is_added(dataset_registry(), options.name)) return data;
+  return std::make_unique<CheckedDataset>(options.name, std::move(data));
 }
 
 namespace {

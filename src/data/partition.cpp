@@ -8,25 +8,19 @@
 #include "fedhpc/core/rng.hpp"
 
 #include "core/digest.hpp"
+#include "core/or_added.hpp"
 #include "data/partitioners.hpp"
 
 namespace fedhpc {
 
 namespace {
 
-/// By a plug-in or by Python.
-bool is_added(const std::string& partition) {
-  const auto& registry = partitioner_registry();
-  return std::any_of(registry.begin(), registry.end(),
-                     [&](const auto& entry) { return entry.name == partition && entry.added; });
-}
-
 void check_options(const DataOptions& options, const Dataset& dataset) {
   if (options.partition == "file" && options.partition_file.empty()) {
     throw ConfigError("data.partition = file needs the key data.partition_file; set it to a file");
   }
   if (options.partition != "file" && !options.partition_file.empty() &&
-      !is_added(options.partition)) {
+      !is_added(partitioner_registry(), options.partition)) {
     throw ConfigError(
         concat("data.partition_file = ", options.partition_file,
                " is read with data.partition = file only; set that or drop the file"));
@@ -121,6 +115,9 @@ Partition make_partition(const DataOptions& options, const Dataset& dataset) {
   check_options(options, dataset);
   Partition partition =
       partitioner_registry().find(options.partition, "data.partition")(options, dataset);
+  if (is_added(partitioner_registry(), options.partition)) {
+    check_added(partition, options, dataset.num_train() + dataset.num_test());
+  }
   set_aside_validation(partition, options);
   return partition;
 }

@@ -37,7 +37,7 @@ std::vector<std::int64_t> read_whole(const h5::Handle& file, const std::string& 
   return whole;
 }
 
-/// The edge of each client; whether there are as many is for check_agreement.
+/// The edge of each client; whether there are as many is for check_partition.
 std::vector<std::int32_t> read_edges(const h5::Handle& file, const std::string& path,
                                      const std::string& name) {
   constexpr std::int64_t kLast = std::numeric_limits<std::int32_t>::max();
@@ -52,53 +52,10 @@ std::vector<std::int32_t> read_edges(const h5::Handle& file, const std::string& 
   return edges;
 }
 
-/// One pair of data sets NAME_offsets and NAME_samples, checked.
-SampleLists read_lists(const h5::Handle& file, const std::string& path, const std::string& name,
-                       std::int64_t num_samples) {
-  SampleLists lists;
-  lists.offsets = read_whole(file, path, name + "_offsets");
-  lists.samples = read_whole(file, path, name + "_samples");
-  const auto fail = [&](const std::string& dataset, const auto&... what) {
-    throw DataError(
-        concat("partition file '", path, "', data set '", name, dataset, "': ", what...));
-  };
-  if (lists.offsets.size() < 2) fail("_offsets", "found no client, expected at least one");
-  if (lists.offsets.front() != 0) {
-    fail("_offsets", "found ", lists.offsets.front(), " as first entry, expected 0");
-  }
-  const auto falls = std::is_sorted_until(lists.offsets.begin(), lists.offsets.end());
-  if (falls != lists.offsets.end()) {
-    fail("_offsets", "entry ", falls - lists.offsets.begin(), " falls to ", *falls,
-         ", expected ascending offsets");
-  }
-  if (lists.offsets.back() != static_cast<std::int64_t>(lists.samples.size())) {
-    fail("_samples", "found ", lists.samples.size(), " samples, expected ", lists.offsets.back(),
-         " as the last offset says");
-  }
-  for (std::size_t i = 0; i < lists.samples.size(); ++i) {
-    if (lists.samples[i] < 0 || lists.samples[i] >= num_samples) {
-      fail("_samples", "found sample ", lists.samples[i], " at entry ", i, ", expected 0 to ",
-           num_samples - 1);
-    }
-  }
-  return lists;
-}
-
-void check_agreement(const Partition& partition, const std::string& path,
-                     const std::string& prefix) {
-  const std::int64_t clients = partition.train.size();
-  const auto check = [&](const SampleLists& lists, const char* name) {
-    if (lists.size() == clients) return;
-    throw DataError(concat("partition file '", path, "', data set '", prefix, name,
-                           "_offsets': found ", lists.size(), " clients, expected ", clients,
-                           " as in train_offsets"));
-  };
-  check(partition.test, "test");
-  if (partition.validation.size() > 0) check(partition.validation, "validation");
-  const std::vector<std::int32_t>& edges = partition.edge_of_client;
-  if (edges.empty() || std::ssize(edges) == clients) return;
-  throw DataError(concat("partition file '", path, "', data set '", prefix,
-                         "edge_of_client': found ", edges.size(), " clients, expected ", clients));
+/// One pair of data sets NAME_offsets and NAME_samples.
+SampleLists read_lists(const h5::Handle& file, const std::string& path, const std::string& name) {
+  return {.offsets = read_whole(file, path, name + "_offsets"),
+          .samples = read_whole(file, path, name + "_samples")};
 }
 
 /// What `read` returns for the open file and the prefix of its data sets; HDF5's complaints (no
@@ -121,15 +78,17 @@ auto read_checked(const std::string& path, const Read& read) {
 Partition read_partition(const std::string& path, std::int64_t num_samples) {
   return read_checked(path, [&](const h5::Handle& file, const std::string& prefix) {
     Partition partition;
-    partition.train = read_lists(file, path, prefix + "train", num_samples);
-    partition.test = read_lists(file, path, prefix + "test", num_samples);
+    partition.train = read_lists(file, path, prefix + "train");
+    partition.test = read_lists(file, path, prefix + "test");
     if (h5::exists(file, prefix + "validation_offsets")) {
-      partition.validation = read_lists(file, path, prefix + "validation", num_samples);
+      partition.validation = read_lists(file, path, prefix + "validation");
     }
     if (h5::exists(file, prefix + "edge_of_client")) {
       partition.edge_of_client = read_edges(file, path, prefix + "edge_of_client");
     }
-    check_agreement(partition, path, prefix);
+    check_partition(partition, num_samples, [&](const std::string& list) {
+      return concat("partition file '", path, "', data set '", prefix, list, "'");
+    });
     return partition;
   });
 }
@@ -210,30 +169,15 @@ std::string other_labels(const std::string& path, const Partition& partition,
       "data.seed, which follows run.seed unless it is set");
 }
 
-/// A sentence where a client has a sample more than once in one of its lists.
-std::string repeated_samples(const std::string& path, const Partition& partition) {
-  std::int64_t repeated = 0;
-  std::vector<std::int64_t> ids;
-  for (const SampleLists* lists : {&partition.train, &partition.test, &partition.validation}) {
-    for (std::int64_t client = 0; client < lists->size(); ++client) {
-      const auto of_client = lists->of(client);
-      ids.assign(of_client.begin(), of_client.end());
-      std::ranges::sort(ids);
-      repeated += std::ranges::ssize(std::ranges::unique(ids));
-    }
-  }
-  if (repeated == 0) return {};
-  return concat("data.partition_file = ", path, " gives clients samples that they have already, ",
-                repeated, " times; such a sample counts as often as it is listed");
-}
-
 }  // namespace
 
 Partition partition_file(const DataOptions& options, const Dataset& dataset) {
   Partition partition =
       read_partition(options.partition_file, dataset.num_train() + dataset.num_test());
   run_log().of_run(LogLevel::Warning, other_labels(options.partition_file, partition, dataset));
-  run_log().of_run(LogLevel::Warning, repeated_samples(options.partition_file, partition));
+  run_log().of_run(
+      LogLevel::Warning,
+      repeated_samples(concat("data.partition_file = ", options.partition_file), partition));
   if (options.split == DataSplit::Client) return partition;
   const auto in_training_set = [&](const SampleLists& lists) {
     return std::ranges::all_of(lists.samples,

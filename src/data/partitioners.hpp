@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "fedhpc/core/range.hpp"
@@ -24,6 +26,19 @@ enum class PartitionDraw : std::uint64_t {
   ShardDeal = 5,        ///< permutation of the shards
   PfedmeOrder = 6,      ///< client = label: permutation of the label's samples
 };
+
+/// How a message begins that is about one list of a partition ("train_samples").
+using NamesLists = std::function<std::string(const std::string& list)>;
+
+/// Throws DataError unless every list has the samples that its offsets say, all of them 0 to
+/// num_samples - 1, and all lists, edge_of_client too, are of as many clients.
+void check_partition(const Partition& partition, std::int64_t num_samples, const NamesLists& named);
+
+/// A sentence where a client has a sample more than once in one of its lists; `source` begins it.
+std::string repeated_samples(const std::string& source, const Partition& partition);
+
+/// The same checks for what a partitioner of a plug-in has made, which is of data.clients.
+void check_added(const Partition& partition, const DataOptions& options, std::int64_t num_samples);
 
 /// Returns the number of samples dealt to clients: all of them, or the official training set.
 std::int64_t dealt_samples(const DataOptions& options, const Dataset& dataset);

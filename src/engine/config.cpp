@@ -127,7 +127,7 @@ Config::Config(const std::vector<Assignment>& assignments, const std::string& na
   store.declare(options_);
   options_.add_choice("algorithm.name", algorithm_name, algorithm_registry().names(),
                       "federated-learning method (fedhpc list algorithms)");
-  algorithm->declare(options_);
+  declare_keys(*algorithm, algorithm_name, options_);
 
   declare_methods_of_keys();
 

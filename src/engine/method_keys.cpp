@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -9,7 +10,6 @@
 #include <string_view>
 #include <utility>
 
-#include "fedhpc/algorithms/algorithm.hpp"
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/training/options.hpp"
 
@@ -81,7 +81,7 @@ class MethodTables {
       table = std::make_unique<Table>();
       table->algorithm = make_algorithm(method, "configuration");
       table->train.declare(table->options);
-      table->algorithm->declare(table->options);
+      declare_keys(*table->algorithm, method, table->options);
     }
     return table->options;
   }
@@ -173,7 +173,48 @@ void require_own(const Assignment& one, const std::string& method, MethodTables&
       one, concat(": method ", method, " has no such key; methods that have it: ", join(others)));
 }
 
+/// Throws ConfigError unless a key is section.name, as a configuration, a command line and a result
+/// file can hold it.
+void require_key(const OptionSet::Entry& entry) {
+  const std::string_view key = entry.key;
+  const std::size_t dot = key.find('.');
+  const auto is_word = [](std::string_view word) {
+    return !word.empty() && std::islower(static_cast<unsigned char>(word.front())) != 0 &&
+           word.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_") == word.npos;
+  };
+  if (dot != key.npos && is_word(key.substr(0, dot)) && is_word(key.substr(dot + 1))) return;
+  throw ConfigError(concat("key '", key, "' cannot be declared: a key is section.name, each of ",
+                           "lower-case letters, digits and _"));
+}
+
+/// Throws ConfigError where a key acts under a condition on a key that there is not.
+void require_known_keys(const OptionSet& options) {
+  std::vector<std::string> keys;
+  for (const OptionSet::Entry& entry : options.entries()) keys.push_back(entry.key);
+  for (const OptionSet::Entry& entry : options.entries()) {
+    for (const Condition& condition : entry.conditions) {
+      for (const std::string& key : condition.keys) {
+        if (options.contains(key)) continue;
+        throw ConfigError(concat(entry.key, " acts where ", condition.words,
+                                 ", and there is no key '", key, "'",
+                                 suggestion(likely_key(key, keys))));
+      }
+    }
+  }
+}
+
 }  // namespace
+
+void declare_keys(Algorithm& method, const std::string& name, OptionSet& options) {
+  try {
+    const auto before = static_cast<std::ptrdiff_t>(options.entries().size());
+    method.declare(options);
+    std::for_each(options.entries().begin() + before, options.entries().end(), require_key);
+    if (options.contains("algorithm.name")) require_known_keys(options);
+  } catch (const ConfigError& error) {
+    throw ConfigError(concat("method '", name, "': ", error.what()));
+  }
+}
 
 ActingAssignments acting_assignments(const std::vector<Assignment>& given,
                                      const std::string& method) {

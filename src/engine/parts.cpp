@@ -113,6 +113,9 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
                      .metrics = own_metrics});
   // A method of a plug-in may refuse on one rank alone.
   fail_together(comm, [&] { method().initialise(setup); });
+  for (const Metric& metric : own_metrics) {
+    noted.insert(metric.noted_name.empty() ? metric.name : metric.noted_name);
+  }
   if (loss.kind() == LossKind::MeanSquaredError) {
     std::erase_if(own_metrics, [](const Metric& metric) {
       return metric.name.find("accuracy") != std::string::npos;
@@ -257,7 +260,8 @@ RoundServices Parts::services(LocalTrainer& of_round) {
           .block_width = block_width,
           .links = links.get(),
           .buffers = buffers.get(),
-          .privacy = privacy ? &*privacy : nullptr};
+          .privacy = privacy ? &*privacy : nullptr,
+          .series = &noted};
 }
 
 Adaptation Parts::adaptation_after(std::int64_t round) const {
@@ -269,14 +273,16 @@ Tensor Parts::label_histogram(std::int64_t first, std::int64_t count) const {
   Tensor counts = at::zeros({count, classes}, at::kLong);
   const std::vector<std::int64_t>& mine = shard->clients();
   auto client = std::lower_bound(mine.begin(), mine.end(), first);
-  for (; client != mine.end() && *client < first + count; ++client) {
-    auto* row = counts.data_ptr<std::int64_t>() + (*client - first) * classes;
-    for (const Shard* part : {shard.get(), validation_shard.get()}) {
-      if (part == nullptr) continue;
-      const std::vector<std::int64_t> own = part->label_histogram(*client);
-      std::transform(own.begin(), own.end(), row, row, std::plus<>());
+  fail_together(comm, [&] {  // samples on demand are made
+    for (; client != mine.end() && *client < first + count; ++client) {
+      auto* row = counts.data_ptr<std::int64_t>() + (*client - first) * classes;
+      for (const Shard* part : {shard.get(), validation_shard.get()}) {
+        if (part == nullptr) continue;
+        const std::vector<std::int64_t> own = part->label_histogram(*client);
+        std::transform(own.begin(), own.end(), row, row, std::plus<>());
+      }
     }
-  }
+  });
   comm.sum_(counts);
   return counts;
 }

@@ -142,7 +142,10 @@ void Parts::open_privacy() {
                       may_stay ? "train.buffers = local, or " : "", "a norm without them"));
   }
   privacy.emplace(options, context.seed, method().traits().averaged_uploads);
-  for (const Metric& metric : privacy->metrics()) own_metrics.push_back(metric);
+  for (const Metric& metric : privacy->metrics()) {
+    own_metrics.push_back(metric);
+    noted.insert(metric.name);
+  }
   if (!privacy->has_noise()) return;
   // Several payloads of a round are one release of them together, which is as much longer.
   const auto uploads = static_cast<double>(method().traits().averaged_uploads);

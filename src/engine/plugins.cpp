@@ -14,11 +14,10 @@
 #include <sys/stat.h>
 #include <utility>
 
-#include <c10/util/Exception.h>
-
 #include "fedhpc/plugin.hpp"
 
 #include "core/digest.hpp"
+#include "core/thrown.hpp"
 
 namespace fedhpc {
 
@@ -135,19 +134,12 @@ std::string check_stamp(const std::string& path) {
 
 /// Calls what is not ours. Throws ConfigError for whatever it throws.
 void call(const std::string& path, const std::function<void()>& foreign) {
-  const auto failed = [&](const std::string& what) {
-    return refusal(path, concat("failed when it was loaded: ", what));
-  };
   try {
     foreign();
   } catch (const ConfigError& error) {
     throw refusal(path, error.what());
-  } catch (const c10::Error& error) {
-    throw failed(error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    throw failed(error.what());
   } catch (...) {
-    throw failed("it threw something that is no std::exception");
+    throw refusal(path, concat("failed when it was loaded: ", what_was_thrown()));
   }
 }
 
@@ -187,7 +179,7 @@ void load_library(const std::string& path) {
   if (address == nullptr) {
     throw refusal(path, concat("has no function ", kEntryPoint, "; ", kPage));
   }
-  Plugin plugin;
+  Plugin plugin(path);
   const auto tell = reinterpret_cast<void (*)(Plugin&)>(address);
   call(path, [&] { tell(plugin); });
   take(path, plugin);
@@ -210,7 +202,7 @@ const std::function<void(const std::string&)>* language_of(const std::string& pa
 }  // namespace
 
 void Plugin::check(const std::string& kind, const std::string& name, const std::string& sentence,
-                   bool own) const {
+                   bool own, bool callable) const {
   const auto refuse = [&](const std::string& because) -> ConfigError {
     return ConfigError(concat("adds the ", kind, " '", name, "', ", because));
   };
@@ -223,9 +215,22 @@ void Plugin::check(const std::string& kind, const std::string& name, const std::
   if (sentence.empty() || sentence.find_first_of("\t\n") != std::string::npos) {
     throw refuse("whose sentence has to be one line of text");
   }
+  if (!callable) throw refuse("whose function is empty");
   if (own) throw refuse("which is fedhpc's own; take another name");
   for (const Addition& one : additions_) {
     if (one.kind == kind && one.name == name) throw refuse("twice; give them two names");
+  }
+}
+
+std::string Plugin::of_this(const std::string& kind, const std::string& name) const {
+  return concat("plug-in '", path_, "': the ", kind, " '", name, "'");
+}
+
+void Plugin::construct(const std::string& what, const std::function<void()>& constructor) {
+  try {
+    constructor();
+  } catch (...) {
+    throw ConfigError(concat(what, " cannot be made: ", what_was_thrown()));
   }
 }
 

@@ -243,6 +243,7 @@ std::vector<double> Block::evaluate(const Rows& models) {
 
 void Block::note(const std::string& metric, std::span<const double> values) {
   require(values.size() == clients_.size(), "one value per client");
+  state_.notes.require_added(metric);
   for (std::size_t c = 0; c < values.size(); ++c) {
     if (!trains(clients_[c]) || std::isnan(values[c])) continue;
     state_.notes.add(metric, values[c]);

@@ -141,6 +141,7 @@ Tensor EdgeTier::mean_at_cloud(const EdgeRows& edges, std::span<const double> we
 void EdgeTier::note(const std::string& metric, std::span<const double> values) {
   const Range mine = state_.services.topology.edges();
   require(static_cast<std::int64_t>(values.size()) == mine.size(), "one value per edge");
+  state_.notes.require_added(metric);
   if (!state_.services.topology.leads()) return;  // the edge's other ranks know the same
   for (const std::int64_t edge : training()) {
     const double value = values[static_cast<std::size_t>(edge - mine.first)];

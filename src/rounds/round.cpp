@@ -96,6 +96,7 @@ std::vector<Tensor> Round::on_server(std::int64_t n,
 }
 
 double Round::noted(const std::string& metric) {
+  state_.notes.require_added(metric);
   const auto one = [](double value) { return at::full({1, 1}, value, at::kDouble); };
   Topology& topology = state_.services.topology;
   // Logged as a mean is: the notes of passes that a resumed round skips come back later.

@@ -6,6 +6,7 @@
 #include <ATen/ops/empty.h>
 
 #include "fedhpc/core/error.hpp"
+#include "fedhpc/core/options.hpp"
 #include "fedhpc/core/percentile.hpp"
 
 namespace fedhpc {
@@ -20,6 +21,14 @@ Tensor column_of(const std::vector<double>& values) {
 }
 
 }  // namespace
+
+void RoundNotes::require_added(const std::string& metric) const {
+  if (series_ == nullptr || series_->contains(metric)) return;
+  throw Error(concat("a value is noted of the series '", metric,
+                     "', which the method has not added",
+                     suggestion(nearest(metric, {series_->begin(), series_->end()}),
+                                "; add it by Setup::add_metrics() in initialise()")));
+}
 
 std::vector<double> RoundNotes::means(const std::vector<std::string>& metrics, Topology& topology,
                                       Summation summation) const {

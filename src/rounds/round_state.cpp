@@ -43,6 +43,7 @@ RoundState::RoundState(RoundServices& rank, std::int64_t t, Cohort drawn, Evalua
       wire(services.books.ledger, services.network, services.shard, clients_here(rank),
            services.topology.placement().edges(), services.buffers,
            {.seed = services.context.seed, .round = t, .edge_round = &edge_round}, services.links),
+      notes(services.series),
       log(services.leaving, std::move(from),
           {.save = [this](PartialRound& partial) { save(partial); },
            .restore = [this](const PartialRound& partial) { restore(partial); }}) {}

@@ -232,10 +232,50 @@ class Plugins(AppCase):
                 "no sentence": ["adds the model 'a_model', whose sentence"],
                 "twice": ["adds the model 'a_model', twice"],
                 "exception": ["failed when it was loaded: no such luck"],
-                "number": ["failed when it was loaded: it threw something"]}.items():
+                "empty": ["adds the partitioner 'a_partitioner', whose function is empty"],
+                "number": ["failed when it was loaded: a value of type int was thrown"]}.items():
             with self.subTest(wrong=wrong):
                 self.refused_plugin(KINDS, *words, env={"FEDHPC_TEST_PLUGIN": wrong})
         self.refused_plugin(KINDS, "no such luck", env={"FEDHPC_TEST_PLUGIN": "exception"}, ranks=2)
+
+    def test_what_makes_nothing(self):
+        for key, name, kind in (("data.name", "null_data", "data set"), ("model.name", "null_model", "model"),
+                                ("algorithm.codec", "null_codec", "codec")):
+            with self.subTest(kind=kind):
+                self.refused(["run", "run.ini", f"--run.plugin={MOMENTUM},{KINDS}", f"--{key}={name}"],
+                             f"plug-in '{KINDS}': the {kind} '{name}' was not made: its function gave null")
+
+    def test_a_method_that_cannot_be_made(self):
+        for wrong, words in (("constructor", "no such luck"),
+                             ("constructor number", "a value of type int was thrown, which is no std::exception")):
+            for command in (["run", "run.ini"], ["list"]):
+                with self.subTest(wrong=wrong, command=command[0]):
+                    self.refused([*command, f"--run.plugin={MOMENTUM},{KINDS}"],
+                                 f"plug-in '{KINDS}': the algorithm 'fails' cannot be made: {words}",
+                                 env={"FEDHPC_TEST_PLUGIN": wrong})
+
+    def test_whatever_a_method_throws_says_where(self):
+        both = f"--run.plugin={MOMENTUM},{KINDS}"
+        for wrong, ranks, words in (
+                ("initialise number", 0, ["fails", "a value of type int was thrown, which is no std::exception"]),
+                ("block", 0, ["fails, training client ", " in round 2: a value of type char const* was thrown"]),
+                ("block", 2, ["fails, training client ", " in round 2: a value of type char const* was thrown"]),
+                ("note", 0, ["fails, in round 2: a value is noted of the series 'nothing', which the method"])):
+            with self.subTest(wrong=wrong, ranks=ranks):
+                done = fedhpc("run", "run.ini", both, "--algorithm.name=fails", ranks=ranks,
+                              cwd=self.folder, env={"FEDHPC_TEST_PLUGIN": wrong})
+                self.assertEqual(done.returncode, 1, done.stderr)
+                for word in words:
+                    self.assertIn(word, done.stderr)
+
+    def test_data_that_are_not_what_they_say(self):
+        for ranks in (0, 2):
+            with self.subTest(ranks=ranks):
+                both = f"--run.plugin={MOMENTUM},{KINDS}"
+                self.refused(["run", "run.ini", both, "--data.name=wrong_label"],
+                             "data set 'wrong_label': sample 0 has the label 3, expected 0 to 2", ranks=ranks)
+                self.refused(["run", "run.ini", both, "--data.partition=wrong_samples"],
+                             "data.partition = wrong_samples, list 'train_samples': found sample ", ranks=ranks)
 
     def test_on_one_host_only(self):
         for name in ("here", "there"):

@@ -190,7 +190,7 @@ TEST_F(OptionSetTest, IniTextReadsBackTheSame) {
 }
 
 TEST_F(OptionSetTest, AKeyIsDeclaredOnceAndAskedForByItsName) {
-  EXPECT_THROW(options_.add("one.flag", sample_.flag, "again"), std::logic_error);
+  EXPECT_THROW(options_.add("one.flag", sample_.flag, "again"), ConfigError);
   EXPECT_THROW(options_.entry("one.nothing"), std::logic_error);
   EXPECT_TRUE(options_.contains("two.name"));
   EXPECT_FALSE(options_.contains("two"));
@@ -250,6 +250,26 @@ TEST(CheckActing, TwoThatPutEachOtherOutOfActionAreRefused) {
   options.assign("a.one", "green", {Level::File, "x.ini:1"});
   options.assign("a.other", "green", {Level::CommandLine, "command line"});
   EXPECT_THROW(options.check_acting(), ConfigError) << "the one of the higher level has no excuse";
+}
+
+TEST(OptionSet, RefusesWhatCannotBeDeclared) {
+  const auto refusal = [](const std::string& key, double value) {
+    OptionSet options;
+    double other = 0.5;
+    options.add("one.rate", other, between(0.0, 1.0), "A rate");
+    try {
+      options.add(key, value, between(0.6, 0.9), "Another");
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string("declared");
+  };
+  EXPECT_EQ(refusal("one.rate2", 0.6), "declared");
+  EXPECT_EQ(refusal("one.rate2", 0.1),
+            "key 'one.rate2' cannot be declared: its default 0.1 is not allowed; allowed: a number "
+            "of at least 0.6 and of at most 0.9");
+  EXPECT_EQ(refusal("one.rate", 0.7),
+            "key 'one.rate' cannot be declared: there is a key of this name");
 }
 
 }  // namespace

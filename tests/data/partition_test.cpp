@@ -1,6 +1,7 @@
 #include "fedhpc/data/partition.hpp"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include <gtest/gtest.h>
@@ -307,6 +308,45 @@ TEST(LeakedSamplesTest, CountsDifferentSamplesOnce) {
   partition.test.append(Ids{5, 7, 9});
   partition.test.append(Ids{3, 6, 3});
   EXPECT_EQ(leaked_samples(partition), 2);
+}
+
+/// What is refused of a partition of a plug-in: four clients with three samples each, changed.
+std::string refused_of_plugin(const std::function<void(Partition&)>& change) {
+  partitioner_registry().add("dealt", "a partitioner of this test",
+                             [change](const DataOptions&, const Dataset&) {
+                               Partition partition;
+                               for (std::int64_t k = 0; k < 4; ++k) {
+                                 partition.train.append(Ids{3 * k, 3 * k + 1});
+                                 partition.test.append(Ids{3 * k + 2});
+                               }
+                               change(partition);
+                               return partition;
+                             });
+  return message_of<DataError>([] { make_partition(options_for("dealt", 4), balanced(2, 6)); });
+}
+
+TEST(MakePartitionTest, OfAPluginIsCheckedAsAFileIs) {
+  for (const std::int64_t wrong : {-1, 12}) {
+    EXPECT_EQ(refused_of_plugin([&](Partition& partition) { partition.train.samples[3] = wrong; }),
+              concat("data.partition = dealt, list 'train_samples': found sample ", wrong,
+                     " at entry 3, expected 0 to 11"));
+  }
+  EXPECT_EQ(refused_of_plugin([](Partition& partition) { partition.test.append({}); }),
+            "data.partition = dealt, list 'test_offsets': found 5 clients, expected 4 as in "
+            "train_offsets");
+  EXPECT_EQ(refused_of_plugin([](Partition& partition) {
+              partition.train.append({});
+              partition.test.append({});
+            }),
+            "data.partition = dealt has made lists of 5 clients, expected data.clients = 4");
+  EXPECT_EQ(refused_of_plugin([](Partition& partition) { partition.edge_of_client = {0}; }),
+            "data.partition = dealt, list 'edge_of_client': found 1 clients, expected 4");
+  EXPECT_EQ(
+      refused_of_plugin([](Partition& partition) { partition.train.offsets.back() = 99; }),
+      "data.partition = dealt, list 'train_samples': found 8 samples, expected 99 as the last "
+      "offset says");
+  EXPECT_EQ(refused_of_plugin([](Partition& partition) { partition = {}; }),
+            "data.partition = dealt, list 'train_offsets': found no client, expected at least one");
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "fedhpc/engine/config.hpp"
 
+#include <functional>
+
 #include <gtest/gtest.h>
 
 #include "fedhpc/algorithms/algorithm.hpp"
@@ -133,6 +135,54 @@ TEST(Config, EveryKeyExplainsItself) {
     EXPECT_GT(entry.help.size(), 10U) << entry.key;
     EXPECT_GT(entry.allowed.size(), 3U) << entry.key;
   }
+}
+
+/// A method whose keys `declare` declares.
+class Declares final : public Algorithm {
+ public:
+  using Keys = std::function<void(OptionSet&, double& value)>;
+  explicit Declares(Keys keys) : keys_(std::move(keys)) {}
+  void declare(OptionSet& options) override { keys_(options, value_); }
+  void initialise(const Setup&) override {}
+  void round(Round&) override {}
+  void evaluate(Evaluation&) override {}
+  void visit_state(StateVisitor&) override {}
+
+ private:
+  Keys keys_;
+  double value_ = 0.5;
+};
+
+TEST(Config, NamesTheMethodWhoseKeysAreWrong) {
+  const auto refused = [](const Declares::Keys& keys) {
+    algorithm_registry().add("declares", "a method of this test",
+                             [keys] { return std::make_unique<Declares>(keys); });
+    return refusal({in_file("algorithm.name", "declares")});
+  };
+  const Bounds<double> bounds = between(0.0, 1.0);
+  EXPECT_EQ(refused([&](OptionSet& options, double& value) {
+              options.add("train.lr", value, bounds, "A rate");
+            }),
+            "method 'declares': key 'train.lr' cannot be declared: there is a key of this name");
+  for (const char* key : {"pull", "algorithm.", ".pull", "algorithm.My pull", "algorithm.a=",
+                          "algorithm.Pull", "algorithm.a.b", "Algorithm.a", "algorithm.2", ""}) {
+    EXPECT_EQ(refused([&](OptionSet& options, double& value) {
+                options.add(key, value, bounds, "A pull");
+              }),
+              concat("method 'declares': key '", key, "' cannot be declared: a key is ",
+                     "section.name, each of lower-case letters, digits and _"));
+  }
+  EXPECT_EQ(
+      refused([&](OptionSet& options, double& value) {
+        options.add("algorithm.pull", value, bounds, "A pull").acts(where("train.lrs", {"1"}));
+      }),
+      "method 'declares': algorithm.pull acts where train.lrs = 1, and there is no key "
+      "'train.lrs'; did you mean 'train.lr'?");
+  EXPECT_EQ(refused([](OptionSet& options, double&) {
+              options.acts("algorithm.nix", where("train.lr", {"1"}));
+            }),
+            "method 'declares': a condition is given to 'algorithm.nix', which is no key");
+  EXPECT_EQ(refused([](OptionSet&, double&) {}), "accepted");
 }
 
 }  // namespace

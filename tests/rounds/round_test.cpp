@@ -1,4 +1,5 @@
 #include <cmath>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -170,6 +171,47 @@ TEST(Notes, AreOfARoundOrOfItsParts) {
                            [] { return std::make_unique<NotesTwice>(); });
   const auto world = world_communicator(60);
   EXPECT_THROW(run(tiny_keys({{"algorithm.name", "notes_twice"}}), *world), std::exception);
+}
+
+/// A method that notes, or asks for, a series that it has not added.
+class NotesUnknown final : public OneModel {
+ public:
+  explicit NotesUnknown(std::function<void(Round&)> note) : note_(std::move(note)) {}
+  void initialise(const Setup& setup) override {
+    OneModel::initialise(setup);
+    setup.add_metrics(quantiles_of("number", "1", "of a client"));
+  }
+  void round(Round& round) override { note_(round); }
+
+ private:
+  std::function<void(Round&)> note_;
+};
+
+TEST(Notes, AreOfSeriesThatWereAdded) {
+  const auto world = world_communicator(60);
+  const auto refused = [&](const std::function<void(Round&)>& note) {
+    algorithm_registry().add("notes_unknown", "a method of this test",
+                             [note] { return std::make_unique<NotesUnknown>(note); });
+    try {
+      run(tiny_keys({{"algorithm.name", "notes_unknown"}}), *world);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const std::string expected =
+      "a value is noted of the series 'numbers', which the method has not added; did you mean "
+      "'number'?";
+  EXPECT_EQ(refused([](Round& round) { round.each_block(note_own_numbers); }), "");
+  EXPECT_EQ(refused([](Round& round) { round.note("numbers", 7); }), expected);
+  EXPECT_EQ(refused([](Round& round) { round.noted("numbers"); }), expected);
+  if (world->size() > 1) return;  // where a rank has no clients it would wait for the others
+  EXPECT_EQ(refused([](Round& round) {
+              round.each_block([](Block& block) {
+                block.note("numbers", std::vector<double>(block.clients().size()));
+              });
+            }),
+            expected);
 }
 
 void expect_seconds_of_every_round(const TinyResult& result, double expected) {

@@ -71,7 +71,7 @@ class Dataset {
 };
 
 /// Opens `data.name`. Throws ConfigError for options that do not fit it, DataError for a missing,
-/// truncated, corrupt or mismatched file (naming file, offset and remedy).
+/// truncated, corrupt or mismatched file (naming file, offset and remedy). A plug-in's is checked.
 std::unique_ptr<Dataset> open_dataset(const DataOptions& options);
 
 /// Returns two digests of a dataset, 16 digits each. The first is that of its shape and sizes, all

@@ -46,8 +46,8 @@ struct Partition {
 /// client's n training samples are set aside. Ids of a client are ascending, or in the order of a
 /// partition file, whose number of clients replaces data.clients. A client may get no sample. The
 /// result depends on the options and the labels alone: the same on every rank. Throws ConfigError
-/// for an impossible request (naming what is needed and what there is), DataError for a bad
-/// partition file. src/data/partition_*.cpp describe the rules.
+/// for an impossible request (naming what is needed and what there is), DataError for a bad file or
+/// bad lists of a plug-in. src/data/partition_*.cpp describe the rules.
 Partition make_partition(const DataOptions& options, const Dataset& dataset);
 
 /// Reads a partition that `run.save=partition` wrote, or one at the root of a file

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "fedhpc/algorithms/algorithm.hpp"
 #include "fedhpc/core/configuration_source.hpp"
 
 namespace fedhpc {
@@ -21,5 +22,10 @@ struct ActingAssignments {
 /// not allowed.
 ActingAssignments acting_assignments(const std::vector<Assignment>& given,
                                      const std::string& method);
+
+/// Declares the keys of the method `name` behind those that `options` have. Throws ConfigError that
+/// names the method for a key that cannot be declared, and, where all keys of a run are there, for a
+/// condition on a key that is not.
+void declare_keys(Algorithm& method, const std::string& name, OptionSet& options);
 
 }  // namespace fedhpc

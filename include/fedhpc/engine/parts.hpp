@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -84,6 +85,7 @@ struct Parts {
   std::unique_ptr<ClientMoves> moves;   ///< null: every participant is trained at home
   std::unique_ptr<LinkMemory> links;    ///< of the method's payloads
   std::vector<Metric> own_metrics;      ///< series of the method's own
+  std::set<std::string> noted;          ///< names by which the method may note values
   std::unique_ptr<OwnBuffers> buffers;  ///< of this rank's clients; null: they travel
   NetworkModel network;
   std::optional<Privacy> privacy;               ///< none: changes are taken as they arrive

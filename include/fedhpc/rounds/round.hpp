@@ -93,7 +93,8 @@ class Round {
   /// on every rank, in host memory. Collective.
   std::vector<Tensor> on_server(std::int64_t n, const std::function<Tensor(std::int64_t)>& work);
 
-  /// Sets one of the method's own metrics to a value that is the same on every rank.
+  /// Sets one of the method's own metrics to a value that is the same on every rank. Throws Error,
+  /// as all notes do, for a metric that the method has not added.
   void note(const std::string& metric, double value) { state_.notes.set(metric, value); }
   /// Returns what the round has noted of a metric so far: its set value, or the mean over clients
   /// and edges. NaN where nothing is noted. Every rank gets the same value. Collective.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,17 @@ class RoundNotes {
   /// Values of this rank's clients or edges, by metric.
   using Parts = std::map<std::string, std::vector<double>>;
 
+  /// `series`: all that may be noted; null: anything may.
+  explicit RoundNotes(const std::set<std::string>* series = nullptr) : series_(series) {}
+
+  /// Throws Error, with the nearest name, for a metric that the method has not added.
+  void require_added(const std::string& metric) const;
+
   /// Sets a metric to a value that is the same on every rank.
-  void set(const std::string& metric, double value) { values_[metric] = value; }
+  void set(const std::string& metric, double value) {
+    require_added(metric);
+    values_[metric] = value;
+  }
   /// Adds the value of a client or an edge of this rank.
   void add(const std::string& metric, double value) { parts_[metric].push_back(value); }
 
@@ -33,6 +43,7 @@ class RoundNotes {
   void go_on_from(const Parts& parts) { parts_ = parts; }
 
  private:
+  const std::set<std::string>* series_;
   std::map<std::string, double> values_;
   Parts parts_;
 };

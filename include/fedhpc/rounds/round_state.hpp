@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "fedhpc/core/stopwatch.hpp"
@@ -41,12 +43,13 @@ struct RoundServices {
   const NetworkModel& network;
   Books& books;
   std::int64_t block_width;
-  LinkMemory* links = nullptr;            ///< of a method that opened it
-  OwnBuffers* buffers = nullptr;          ///< null: they travel with the models
-  const Privacy* privacy = nullptr;       ///< null: changes are taken as they arrive
-  bool absent_idle = false;               ///< of a plan, which looks at participants alone
-  const LeavingRules* leaving = nullptr;  ///< null: rounds are never left
-  ClientMoves* moves = nullptr;           ///< null: everybody is trained at home
+  LinkMemory* links = nullptr;                    ///< of a method that opened it
+  OwnBuffers* buffers = nullptr;                  ///< null: they travel with the models
+  const Privacy* privacy = nullptr;               ///< null: changes are taken as they arrive
+  bool absent_idle = false;                       ///< of a plan, which looks at participants alone
+  const LeavingRules* leaving = nullptr;          ///< null: rounds are never left
+  ClientMoves* moves = nullptr;                   ///< null: everybody is trained at home
+  const std::set<std::string>* series = nullptr;  ///< what may be noted; null: anything
 };
 
 /// What is known of a round on this rank while it runs, and what came out of it. The engine makes
