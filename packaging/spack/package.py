@@ -31,7 +31,7 @@ class Fedhpc(CMakePackage, CudaPackage):
     depends_on("ninja", type="build")
 
     depends_on("mpi@3:")
-    depends_on("hdf5@1.10:~mpi")
+    depends_on("hdf5@1.10.7:~mpi")
     depends_on("boost@1.74:+program_options")
     depends_on("eigen@3.4:5", type="build")
     depends_on("zlib-api")
