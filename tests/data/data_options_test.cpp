@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,12 @@ namespace {
 using testing_support::expect_in;
 using testing_support::message_of;
 
+/// How many entries are fedhpc's own: other tests add some.
+template <typename Registry>
+std::ptrdiff_t of_the_table(const Registry& registry) {
+  return std::ranges::count_if(registry, [](const auto& entry) { return !entry.added; });
+}
+
 TEST(DataOptionsTest, EveryNameOfTheRegistriesIsAllowed) {
   DataOptions data;
   OptionSet options;
@@ -24,12 +31,12 @@ TEST(DataOptionsTest, EveryNameOfTheRegistriesIsAllowed) {
     EXPECT_EQ(data.name, name);
     EXPECT_FALSE(sentence.empty());
   }
-  EXPECT_EQ(dataset_registry().size(), 14U);
+  EXPECT_EQ(of_the_table(dataset_registry()), 14);
   for (const std::string& name : partitioner_registry().names()) {
     options.assign("data.partition", name, origin);
     EXPECT_EQ(options.entry("data.partition").print(), name);
   }
-  EXPECT_EQ(partitioner_registry().size(), 7U);
+  EXPECT_EQ(of_the_table(partitioner_registry()), 7);
 }
 
 TEST(DataOptionsTest, RangesAreKept) {
