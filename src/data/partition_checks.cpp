@@ -56,7 +56,6 @@ void check_partition(const Partition& partition, std::int64_t num_samples,
       concat(named("edge_of_client"), ": found ", edges.size(), " clients, expected ", clients));
 }
 
-/// A sentence where a client has a sample more than once in one of its lists.
 std::string repeated_samples(const std::string& source, const Partition& partition) {
   std::int64_t repeated = 0;
   std::vector<std::int64_t> ids;

@@ -102,14 +102,14 @@ void Experiment::evaluate(RoundReport& report) {
                             parts_.adaptation_after(report.round), parts_.block_width);
   parts_.method().evaluate(evaluation);
   evaluated_ = evaluation.record();
-  if (has_global(parts_.method().traits().models) && !evaluated_.global.values.defined()) {
-    throw ConfigError(concat("algorithm.name = ", parts_.config.algorithm_name,
-                             " tells of a global model, and its evaluate() hands over none"));
-  }
-  if (has_personal(parts_.method().traits().models) && !evaluation.has_personal()) {
-    throw ConfigError(concat("algorithm.name = ", parts_.config.algorithm_name,
-                             " tells of models of clients, and its evaluate() hands over none"));
-  }
+  const auto require_told = [&](bool told, bool handed_over, const char* what) {
+    if (!told || handed_over) return;
+    throw ConfigError(concat("algorithm.name = ", parts_.config.algorithm_name, " tells of ", what,
+                             ", and its evaluate() hands over none"));
+  };
+  const Models models = parts_.method().traits().models;
+  require_told(has_global(models), evaluated_.global.values.defined(), "a global model");
+  require_told(has_personal(models), evaluation.has_personal(), "models of clients");
   compare_ranks(report.round);
 
   // Of all clients: by the global model, by each one's own, which is the global one for a method

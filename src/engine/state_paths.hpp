@@ -16,11 +16,14 @@ constexpr const char* kClientScalars = "clients/scalars/";
 
 inline std::string state_path(const std::string& name) { return "/state/" + name; }
 
+inline bool is_state_type(at::ScalarType type) {
+  return type == at::kFloat || type == at::kDouble || type == at::kLong;
+}
+
 inline h5::Type state_type(at::ScalarType type) {
+  require(is_state_type(type), "a state holds float32, float64 or int64");
   if (type == at::kLong) return h5::type_of<std::int64_t>();
-  if (type == at::kDouble) return h5::type_of<double>();
-  require(type == at::kFloat, "a state holds float32, float64 or int64");
-  return h5::type_of<float>();
+  return type == at::kDouble ? h5::type_of<double>() : h5::type_of<float>();
 }
 
 /// The number of clients whose rows travel together: a few megabytes.

@@ -41,11 +41,9 @@ void StateSize::check(const std::string& name, const Tensor& values) {
   const auto refuse = [&](const std::string& what) { refuse_state(name, what); };
   if (!names_.insert(name).second) refuse("another state has this name");
   if (!values.defined()) refuse("it has no numbers; give it some in initialise()");
-  const at::ScalarType type = values.scalar_type();
-  if (type != at::kFloat && type != at::kDouble && type != at::kLong) {
-    refuse(concat("it is of type ", c10::toString(type),
-                  ", and a state of float32, float64 or int64"));
-  }
+  if (is_state_type(values.scalar_type())) return;
+  refuse(concat("it is of type ", c10::toString(values.scalar_type()),
+                ", and a state of float32, float64 or int64"));
 }
 
 void StateSize::tensor(const std::string& name, Tensor& values) {
@@ -63,10 +61,8 @@ void StateSize::edges(const std::string& name, EdgeRows& models) {
 
 void StateSize::clients(ClientStore& store) {
   constexpr std::int64_t kNumber = sizeof(std::int64_t);
-  for (const auto& names : {store.row_names(), store.scalar_names()}) {
-    for (const std::string& name : names) check_name(name);
-  }
   for (const std::string& name : store.row_names()) {
+    check_name(name);
     const StoredRows& stored = store.rows(name);
     const auto row =
         stored.layout()->size() * static_cast<std::int64_t>(c10::elementSize(stored.type()));
@@ -74,6 +70,7 @@ void StateSize::clients(ClientStore& store) {
     full_own_bytes_ += stored.full_bytes();
   }
   for (const std::string& name : store.scalar_names()) {
+    check_name(name);
     const ScalarColumn& column = store.scalars(name);
     own_bytes_ += static_cast<std::int64_t>(column.written_clients().size()) * 2 * kNumber;
     full_own_bytes_ += 2 * column.full_bytes();

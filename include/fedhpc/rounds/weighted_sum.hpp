@@ -42,8 +42,8 @@ struct SumContents {
 /// is scaled by 2^(40 - e) and rounded to the nearest int64 (halves to even); what that leaves is
 /// scaled by 2^40 and rounded again. Both are summed as integers: a column whose addends are
 /// smaller than others' by 2^40 keeps 40 bits. So are the weights, rounded once, with an exponent of
-/// their own. Integers are exact for up to 2^23 rows. What is not finite is summed apart: a column with an infinite or undefined addend gets what
-/// floating-point addition would give.
+/// their own. Sums of up to 2^23 rows are exact. What is not finite is summed apart: a column with an
+/// infinite or undefined addend gets what floating-point addition would give.
 class WeightedSum {
  public:
   /// `device` is where the rows lie.
