@@ -1,6 +1,7 @@
 #include "data/checked_dataset.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 namespace fedhpc {
@@ -53,8 +54,13 @@ void CheckedDataset::check_length(const char* of, std::size_t found, std::int64_
 }
 
 void CheckedDataset::check_label(std::int64_t label, std::int64_t sample) const {
-  if (0 <= label && label < classes_) return;
-  fail("sample ", sample, " has the label ", label, ", expected 0 to ", classes_ - 1);
+  if (label < 0 || label >= classes_) {
+    fail("sample ", sample, " has the label ", label, ", expected 0 to ", classes_ - 1);
+  }
+  if (labels_.empty()) return;
+  if (const auto listed = labels_[static_cast<std::size_t>(sample)]; listed != label) {
+    fail("sample ", sample, " has the label ", label, " in read() and ", listed, " in labels()");
+  }
 }
 
 std::vector<std::int64_t> CheckedDataset::labels() const {
@@ -63,6 +69,7 @@ std::vector<std::int64_t> CheckedDataset::labels() const {
   for (std::size_t s = 0; s < labels.size(); ++s) {
     check_label(labels[s], static_cast<std::int64_t>(s));
   }
+  labels_ = labels;
   return labels;
 }
 
@@ -79,6 +86,18 @@ void CheckedDataset::check_tensor(const char* what, const Tensor& found,
          found.device().is_cpu() ? "" : " on a device", expected());
   }
   if (!found.is_contiguous()) fail("read() gave ", what, " that are not contiguous");
+}
+
+void CheckedDataset::check_finite(const char* what, const Tensor& found,
+                                  std::span<const std::int64_t> ids) const {
+  if (found.scalar_type() != at::kDouble) return;
+  const auto* number = found.const_data_ptr<double>();
+  const std::int64_t width = found.size(1);
+  for (std::int64_t i = 0; i < found.numel(); ++i) {
+    if (std::isfinite(number[i])) continue;
+    fail("sample ", ids[i / width], " has the ", what, " ", number[i], " at place ", i % width,
+         ", expected a finite number");
+  }
 }
 
 void CheckedDataset::check_whole_targets(const Tensor& targets,
@@ -100,6 +119,7 @@ Samples CheckedDataset::read(std::span<const std::int64_t> ids) const {
   Samples samples = data_->read(ids);
   const auto count = static_cast<std::int64_t>(ids.size());
   check_tensor("features", samples.features, {count, features_}, {at::kByte, at::kDouble});
+  check_finite("feature", samples.features, ids);
   check_tensor("labels", samples.labels, {count}, {at::kLong});
   const auto* labels = samples.labels.const_data_ptr<std::int64_t>();
   for (std::size_t s = 0; s < ids.size(); ++s) check_label(labels[s], ids[s]);
@@ -113,6 +133,7 @@ Samples CheckedDataset::read(std::span<const std::int64_t> ids) const {
       break;
     case Targets::Kind::Numbers:
       check_tensor("targets", samples.targets, {count, targets_.count}, {at::kDouble});
+      check_finite("target", samples.targets, ids);
       break;
   }
   return samples;

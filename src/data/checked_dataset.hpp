@@ -36,10 +36,12 @@ class CheckedDataset final : public Dataset {
   void check_targets() const;
   /// Checks the length of a list that the function `of` has given.
   void check_length(const char* of, std::size_t found, std::int64_t expected) const;
+  /// Also that read() gives a sample the label of labels().
   void check_label(std::int64_t label, std::int64_t sample) const;
   /// Checks sizes and type of what read() has given; `sizes`: one with S rows.
   void check_tensor(const char* what, const Tensor& found, const std::vector<std::int64_t>& sizes,
                     const std::vector<at::ScalarType>& types) const;
+  void check_finite(const char* what, const Tensor& found, std::span<const std::int64_t> ids) const;
   void check_whole_targets(const Tensor& targets, std::span<const std::int64_t> ids) const;
 
   std::string name_;
@@ -47,6 +49,7 @@ class CheckedDataset final : public Dataset {
   Targets targets_;
   std::int64_t classes_;
   std::int64_t features_;
+  mutable std::vector<std::int64_t> labels_;  // what labels() has given; empty before
 };
 
 }  // namespace fedhpc

@@ -9,6 +9,8 @@
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/engine/method_keys.hpp"
 
+#include "core/thrown.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -22,6 +24,18 @@ std::string why_not_cuda() {
     return error.what();
   }
   return {};
+}
+
+/// Throws ConfigError that names the method for whatever traits() throws: those of all methods are
+/// asked in every run.
+Traits traits_of(const std::string& name, const Algorithm& method) {
+  try {
+    return method.traits();
+  } catch (const ConfigError&) {
+    throw;
+  } catch (...) {
+    throw ConfigError(concat("method '", name, "': traits() failed: ", what_was_thrown()));
+  }
 }
 
 }  // namespace
@@ -141,40 +155,43 @@ Config::Config(const std::vector<Assignment>& assignments, const std::string& na
 }
 
 void Config::declare_methods_of_keys() {
-  const auto methods = [](const std::function<bool(const Algorithm&)>& fits) {
+  std::vector<std::pair<std::string, Traits>> all;
+  for (const auto& method : algorithm_registry()) {
+    all.emplace_back(method.name, traits_of(method.name, *method.make()));
+  }
+  const auto methods = [&](const std::function<bool(const Traits&)>& fit) {
     std::vector<std::string> names;
     std::vector<std::string> others;
-    for (const auto& method : algorithm_registry()) {
-      (fits(*method.make()) ? names : others).push_back(method.name);
-    }
-    return others.size() == 1 ? unless("algorithm.name", others.front())
-                              : where("algorithm.name", names);
+    for (const auto& [name, traits] : all) (fit(traits) ? names : others).push_back(name);
+    Condition condition = others.size() == 1 ? unless("algorithm.name", others.front())
+                                             : where("algorithm.name", names);
+    // The traits of this run's method may follow from its own keys, which are set by then.
+    condition.holds = [this, fit](const OptionSet&) { return fit(algorithm->traits()); };
+    return condition;
   };
-  const auto has_edges = [](const Algorithm& one) {
-    return one.traits().tiers == Tiers::ClientEdgeCloud;
-  };
+  const auto has_edges = [](const Traits& one) { return one.tiers == Tiers::ClientEdgeCloud; };
   const Condition with_edges = methods(has_edges);
   for (const char* key : {"topology.edges", "topology.edge_participation",
                           "network.client_edge_mbps", "network.edge_cloud_mbps"}) {
     options_.acts(key, with_edges);
   }
   options_.acts("topology.placement",
-                methods([](const Algorithm& one) { return one.traits().can_leave_rounds; }));
+                methods([](const Traits& one) { return one.can_leave_rounds; }));
   // Others draw the number of steps themselves, one for all clients.
   options_.acts("train.stragglers",
-                methods([](const Algorithm& one) { return one.traits().mean_steps == 0; }));
+                methods([](const Traits& one) { return one.mean_steps == 0; }));
   options_.acts("privacy.clip",
-                methods([](const Algorithm& one) { return one.traits().private_uploads() > 0; }));
+                methods([](const Traits& one) { return one.private_uploads() > 0; }));
   const Condition exchanges = unless("algorithm.name", "localonly");
   // pFedSOP's clients send what moves trainable columns alone, in any case.
   options_.acts("train.buffers", unless("algorithm.name", "pfedsop"));
   options_.acts("train.buffers", exchanges);
   options_.acts("network.client_cloud_mbps",
-                methods([&](const Algorithm& one) { return !has_edges(one); }));
+                methods([&](const Traits& one) { return !has_edges(one); }));
   options_.acts("network.client_cloud_mbps", exchanges);
   options_.acts("network.latency_ms", exchanges);
   const Condition factorising =
-      methods([](const Algorithm& one) { return !one.traits().factorisations.names.empty(); });
+      methods([](const Traits& one) { return !one.factorisations.names.empty(); });
   for (const char* key :
        {"model.factorisation", "model.rank", "model.compression", "model.compression_scope",
         "model.exclude", "model.conv_view", "model.block_layout", "model.lora_alpha"}) {

@@ -38,9 +38,16 @@ LoggedSum::LoggedSum(const MeanServices& services, std::int64_t segments)
   if (services.log != nullptr) place_ = services.log->open(sum_.contents());
 }
 
+WeightedSum* LoggedSum::operator->() {
+  require(!taken_, "a mean takes no more rows once it is reduced");
+  return &sum_;
+}
+
 Tensor LoggedSum::take(const MeanServices& services, Among ranks,
                        const std::function<Tensor(const Tensor&)>& of_sums,
                        const std::function<Tensor()>& blank) {
+  require(!taken_, "a mean is reduced once");
+  taken_ = true;
   const AtTask mean(services.topology.world().place(), Place::Task::Mean);
   const auto compute = [&] { return of_sums(sum_.total(services.topology, ranks)); };
   return services.log == nullptr

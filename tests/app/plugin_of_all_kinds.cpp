@@ -59,7 +59,14 @@ class Fails final : public Algorithm {
     if (variable("FEDHPC_TEST_PLUGIN") == "constructor") throw std::runtime_error("no such luck");
     if (variable("FEDHPC_TEST_PLUGIN") == "constructor number") throw 7;
   }
-  void declare(OptionSet& options) override { averaging_.declare(options); }
+  Traits traits() const override {
+    if (variable("FEDHPC_TEST_PLUGIN") == "traits") throw std::runtime_error("no such luck");
+    return {.tiers = edges_ ? Tiers::ClientEdgeCloud : Tiers::ClientCloud};
+  }
+  void declare(OptionSet& options) override {
+    averaging_.declare(options);
+    options.add("algorithm.with_edges", edges_, "whether edges have models");
+  }
   void initialise(const Setup& setup) override {
     if (variable("FEDHPC_TEST_PLUGIN") == "initialise number") throw 7;
     global_ = setup.initial_model();
@@ -79,6 +86,7 @@ class Fails final : public Algorithm {
 
  private:
   AveragingOptions averaging_;
+  bool edges_ = false;
   std::unique_ptr<Codec> codec_;
   Rows global_;
 };

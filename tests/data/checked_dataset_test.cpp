@@ -1,5 +1,6 @@
 // What a data set of a plug-in gives has to be what it says.
 
+#include <cmath>
 #include <functional>
 
 #include <ATen/ops/full.h>
@@ -90,6 +91,10 @@ TEST(CheckedDataset, LabelsAreOfTheClasses) {
     const auto data = opened({.change_labels = [&](Ids& labels) { labels[5] = wrong; }});
     EXPECT_EQ(message_of<DataError>([&] { data->labels(); }), "data set 'told': sample 5" + end);
   }
+  const auto two = opened({.change_samples = [](Samples& samples) { label(samples, 2) ^= 1; }});
+  two->labels();
+  EXPECT_EQ(message_of<DataError>([&] { two->read(Ids{4, 7, 0}); }),
+            "data set 'told': sample 0 has the label 1 in read() and 0 in labels()");
   const auto few = opened({.change_labels = [](Ids& labels) { labels.pop_back(); }});
   EXPECT_EQ(message_of<DataError>([&] { few->labels(); }),
             "data set 'told': labels() gave 11 entries, expected 12");
@@ -137,6 +142,20 @@ TEST(CheckedDataset, WholeTargetsAreThoseItNames) {
   EXPECT_EQ(message_of<DataError>([] { opened({.targets = {.kind = Targets::Kind::Whole}}); }),
             "data set 'told': targets() gave whole numbers with no values, expected those that "
             "occur, ascending");
+}
+
+TEST(CheckedDataset, NumbersAreFinite) {
+  const Targets numbers{.kind = Targets::Kind::Numbers, .count = 2};
+  for (const double wrong : {std::nan(""), -HUGE_VAL}) {
+    const std::string end = concat(wrong, " at place 1, expected a finite number");
+    const Tensor one_wrong = at::zeros({3, 5}, at::kDouble);
+    one_wrong.data_ptr<double>()[6] = wrong;
+    EXPECT_EQ(refused_samples([&](Samples& samples) { samples.features = one_wrong; }),
+              "data set 'told': sample 7 has the feature " + end);
+    const Tensor wrong_target = one_wrong.narrow(1, 0, 2).contiguous();
+    EXPECT_EQ(refused_samples([&](Samples& samples) { samples.targets = wrong_target; }, numbers),
+              "data set 'told': sample 7 has the target " + end);
+  }
 }
 
 TEST(CheckedDataset, DescribesItself) {

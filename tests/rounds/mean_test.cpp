@@ -119,6 +119,16 @@ TEST_P(MeanTest, ByColumnCountsThoseThatSentIt) {
   }
 }
 
+TEST_P(MeanTest, IsReducedOnce) {
+  const LayoutPtr layout = layout_of(4);
+  const Rows rows{at::ones({1, 4}, at::kDouble), layout};
+  Mean mean(services(layout, at::kDouble));
+  mean.add(std::vector<double>{2}, rows);
+  EXPECT_TRUE(mean.reduce().values.equal(rows.values));
+  EXPECT_THROW(mean.reduce(), std::logic_error);
+  EXPECT_THROW(mean.add(std::vector<double>{2}, rows), std::logic_error);
+}
+
 TEST_P(MeanTest, ByColumnOfEverythingIsTheMean) {
   const LayoutPtr layout = layout_of(5);
   const std::vector<double> weights{2, 5, 0};

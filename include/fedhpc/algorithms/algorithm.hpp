@@ -89,8 +89,8 @@ enum class Models {
              ///< /model/global holds those columns
 };
 
-/// Tells those who run a method what it is under its configuration. Which keys of topology, network,
-/// privacy and train act is asked of a method with its defaults.
+/// Tells those who run a method what it is under its configuration. Those of every method there is
+/// are asked in each run, with its defaults, for messages.
 struct Traits {
   Tiers tiers = Tiers::ClientCloud;
   Models models = Models::Global;

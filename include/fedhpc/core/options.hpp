@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <optional>
@@ -169,7 +170,7 @@ class OptionSet {
   [[noreturn]] void refuse(std::string_view key, const std::string& because) const;
   /// Throws that error unless the key has its default value: for keys without meaning here.
   void refuse_unless_default(std::string_view key, const std::string& because) const;
-  const std::vector<Entry>& entries() const { return entries_; }
+  const std::deque<Entry>& entries() const { return entries_; }
 
   /// Returns all keys that act as INI text, one section after the other in order of declaration.
   std::string to_ini() const;
@@ -178,7 +179,7 @@ class OptionSet {
   Entry& find(std::string_view key);
   Entry& insert(Entry entry);
 
-  std::vector<Entry> entries_;
+  std::deque<Entry> entries_;  // what add() returns stays where it is
   std::vector<std::function<void(const OptionSet&)>> checks_;
 };
 

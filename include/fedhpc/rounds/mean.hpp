@@ -22,14 +22,15 @@ struct MeanServices {
   std::int64_t equal = 0;
 };
 
-/// A weighted sum that the round's log knows.
+/// A weighted sum that the round's log knows. It is taken once: the ranks' sums are added in place.
 class LoggedSum {
  public:
   LoggedSum(const MeanServices& services, std::int64_t segments);
 
-  WeightedSum& operator*() { return sum_; }
-  WeightedSum* operator->() { return &sum_; }
-  /// Returns of_sums(sums over these ranks, [S, P]); blank() where the round is left.
+  /// For more addends. Throws std::logic_error once the sum is taken.
+  WeightedSum* operator->();
+  /// Returns of_sums(sums over these ranks, [S, P]); blank() where the round is left. Throws
+  /// std::logic_error at a second call.
   Tensor take(const MeanServices& services, Among ranks,
               const std::function<Tensor(const Tensor&)>& of_sums,
               const std::function<Tensor()>& blank);
@@ -37,6 +38,7 @@ class LoggedSum {
  private:
   WeightedSum sum_;
   std::size_t place_ = 0;  // in the log
+  bool taken_ = false;
 };
 
 /// Takes a weighted mean of rows over all clients of all ranks. It keeps one accumulator and needs
