@@ -255,13 +255,14 @@ class Plugins(AppCase):
                                  env={"FEDHPC_TEST_PLUGIN": wrong})
 
     def test_traits_that_fail_name_their_method(self):
-        self.refused(["run", "run.ini", f"--run.plugin={MOMENTUM},{KINDS}"], "method 'fails': traits() failed: no such luck",
-                     env={"FEDHPC_TEST_PLUGIN": "traits"})
+        self.refused(["run", "run.ini", f"--run.plugin={MOMENTUM},{KINDS}"],
+                     "method 'fails': traits() failed: no such luck", env={"FEDHPC_TEST_PLUGIN": "traits"})
 
     def test_keys_act_by_the_traits_that_the_methods_own_keys_give(self):
         both = f"--run.plugin={MOMENTUM},{KINDS}"
         edges = ["--algorithm.name=fails", "--topology.edges=2"]
-        self.refused(["show", "config", "run.ini", both, *edges], "key 'topology.edges' = '2' has no effect with algorithm.name")
+        self.refused(["show", "config", "run.ini", both, *edges],
+                     "key 'topology.edges' = '2' has no effect with algorithm.name")
         done = fedhpc("show", "config", "run.ini", both, *edges, "--algorithm.with_edges=true", cwd=self.folder)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("edges = 2", done.stdout)
