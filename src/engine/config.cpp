@@ -178,8 +178,7 @@ void Config::declare_methods_of_keys() {
   options_.acts("topology.placement",
                 methods([](const Traits& one) { return one.can_leave_rounds; }));
   // Others draw the number of steps themselves, one for all clients.
-  options_.acts("train.stragglers",
-                methods([](const Traits& one) { return one.mean_steps == 0; }));
+  options_.acts("train.stragglers", methods([](const Traits& one) { return one.mean_steps == 0; }));
   options_.acts("privacy.clip",
                 methods([](const Traits& one) { return one.private_uploads() > 0; }));
   const Condition exchanges = unless("algorithm.name", "localonly");

@@ -93,7 +93,9 @@ TEST(CheckedDataset, LabelsAreOfTheClasses) {
   }
   const auto two = opened({.change_samples = [](Samples& samples) { label(samples, 2) ^= 1; }});
   two->labels();
-  EXPECT_EQ(message_of<DataError>([&] { two->read(Ids{4, 7, 0}); }),
+  EXPECT_EQ(message_of<DataError>([&] {
+              two->read(Ids{4, 7, 0});
+            }),
             "data set 'told': sample 0 has the label 1 in read() and 0 in labels()");
   const auto few = opened({.change_labels = [](Ids& labels) { labels.pop_back(); }});
   EXPECT_EQ(message_of<DataError>([&] { few->labels(); }),
