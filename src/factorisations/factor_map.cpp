@@ -205,12 +205,29 @@ void FactorMap::distance_gradient_(const Rows& u, const Rows& w, double scale, c
                                             weights_of(layer, w.values), scale,
                                             factors_of(layer, du.values));
   }
-  for (const CopiedColumns& one : passed_) {
-    Tensor gradient = du.values.narrow(1, one.factors, one.count);
-    at::sub_out(gradient, u.values.narrow(1, one.factors, one.count),
-                w.values.narrow(1, one.full, one.count));
-    gradient.mul_(scale);
+  if (on_device(du.values)) {
+    for (const CopiedColumns& one : passed_) {
+      Tensor gradient = du.values.narrow(1, one.factors, one.count);
+      at::sub_out(gradient, u.values.narrow(1, one.factors, one.count),
+                  w.values.narrow(1, one.full, one.count));
+      gradient.mul_(scale);
+    }
+    return;
   }
+  // Every factor step comes here for a few biases: operators would take longer than the numbers.
+  with_type(du.values.scalar_type(), [&]<typename T>() {
+    for (std::int64_t c = 0; c < du.count(); ++c) {
+      const T* factors = u.values.const_data_ptr<T>() + c * u.values.stride(0);
+      const T* full = w.values.const_data_ptr<T>() + c * w.values.stride(0);
+      T* gradient = du.values.data_ptr<T>() + c * du.values.stride(0);
+      for (const CopiedColumns& one : passed_) {
+        for (std::int64_t i = 0; i < one.count; ++i) {
+          gradient[one.factors + i] =
+              static_cast<T>(scale) * (factors[one.factors + i] - full[one.full + i]);
+        }
+      }
+    }
+  });
 }
 
 Tensor FactorMap::fit_layer(std::int64_t l, const Rows& model, const Rows& start,
