@@ -1,6 +1,7 @@
 """Tests of the papers' tables and configurations, and of how a row becomes a run."""
 
 import dataclasses
+import re
 import sys
 import tempfile
 import unittest
@@ -407,6 +408,17 @@ class Tables(unittest.TestCase):
                 if row.variant.endswith(name):
                     expected.update({"data.train_per_class": str(train // several), "data.test_per_class": str(test // several)})
             self.assertEqual({key: config.get(key) for key in expected}, expected, row)
+
+    def test_commits_of_figures_whose_file_is_gone_stand_in_the_list(self):
+        stated = set()
+        for records in (ROOT / "results" / "papers").glob("*.csv"):
+            for commits in re.findall(r"stated in ([0-9a-f]{7}(?: and [0-9a-f]{7})*)", records.read_text()):
+                stated.update(commits.split(" and "))
+        page = (ROOT / "results" / "README.md").read_text()
+        table = page[page.index("| rows | command | stated in, date |"):].split("\n\n")[0]
+        listed = {commit for line in table.splitlines()
+                  for commit in re.findall(r"\b[0-9a-f]{7}\b", line.split("|")[-2])}
+        self.assertEqual(listed, stated)
 
     def test_times_beside_fedavg(self):
         self.assertEqual(paper_table.time_text(None, 29.85), "-")
