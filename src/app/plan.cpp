@@ -37,12 +37,14 @@ double seconds_per_round(const Parts& parts, double seconds_per_step,
 /// Values of sample gradients that a participant takes in a round, mean over clients.
 double gradient_values(const Parts& parts, double per_sample) {
   const Partition& partition = parts.partition;
+  const Stragglers& late = parts.trainer->stragglers();
   double visited = 0;
   for (std::int64_t client = 0; client < partition.clients(); ++client) {
     const std::int64_t steps = parts.steps_of(client);
     if (steps == 0) continue;
+    // Who stays away is no participant.
     visited +=
-        parts.trainer->stragglers().mean_part(client, steps) *
+        (late.stay_away() ? 1 : late.mean_part(client, steps)) *
         static_cast<double>(sample_visits(parts.config.train, partition.train.count(client)));
   }
   return per_sample * visited / static_cast<double>(partition.clients());

@@ -1,7 +1,6 @@
 #include "fedhpc/models/script_model.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -49,15 +48,6 @@ std::string reason_of(const std::exception& error) {
   text = text.substr(0, std::min(text.find('\n'), text.find(". ")));
   while (!text.empty() && (text.back() == '.' || text.back() == ' ')) text.pop_back();
   return text;
-}
-
-/// Whether two dense tensors of one type hold the same bits, numbers or not.
-bool same_bits(const Tensor& a, const Tensor& b) {
-  if (a.is_same(b)) return true;
-  if (a.sizes() != b.sizes() || a.scalar_type() != b.scalar_type()) return false;
-  const Tensor x = a.contiguous();
-  const Tensor y = b.contiguous();
-  return x.nbytes() == 0 || std::memcmp(x.const_data_ptr(), y.const_data_ptr(), x.nbytes()) == 0;
 }
 
 /// Computes a whole network by a script, client by client.
@@ -330,8 +320,19 @@ class ScriptNetwork final : public Layer {
     const jit::IValue result = module_.forward({samples.detach().clone().view(shape)});
     if (!result.isTensor()) throw std::runtime_error("its output is not a tensor");
     tape.output = result.toTensor();
+    check_attributes();
     if (training) take_buffers(row);
     return tape;
+  }
+
+  /// What a call leaves in one would go to the next client, and be lost with the process.
+  void check_attributes() const {
+    for (const ScriptAttribute& one : variables_.attributes) {
+      if (!one.has_changed()) continue;
+      throw Error(concat(source_, ": forward changes '", one.name(),
+                         "', which is no buffer and would go from client to client; make it a "
+                         "floating buffer (register_buffer), or leave it alone"));
+    }
   }
 
   /// A constant in the rows' number type.

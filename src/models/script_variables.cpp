@@ -14,6 +14,9 @@ namespace {
 
 namespace jit = torch::jit;
 
+/// The flag that train() and eval() set.
+constexpr std::string_view kTraining = "training";
+
 /// What tags and layers depend on.
 enum class Kind { Other, Norm, Table, Recurrent };
 
@@ -89,7 +92,10 @@ class Collector {
     modules_.emplace_back(module, prefix);
     const auto& type = module.type();
     const std::string name_of_type = type_of(module);
-    found_.has_batch_norm |= is_batch_norm(name_of_type);
+    if (is_batch_norm(name_of_type)) {
+      found_.has_batch_norm = true;
+      require_momentum(module, prefix);
+    }
     kind_ = kind_of(name_of_type);
     ++layer_;
     layer_has_matrix_ = false;
@@ -104,6 +110,18 @@ class Collector {
     for (const auto& child : module.named_children()) {
       add_module(child.value, prefix + child.name + ".");
     }
+  }
+
+  /// Without one, statistics are means over all batches so far, and no row holds their number.
+  void require_momentum(const jit::Module& norm, const std::string& prefix) const {
+    const auto constant = norm.type()->findConstantSlot("momentum");
+    const bool none = constant ? norm.type()->getConstant(*constant).isNone()
+                               : norm.hasattr("momentum") && norm.attr("momentum").isNone();
+    if (!none) return;
+    throw DataError(
+        concat(source_, ": batch norm '", prefix.substr(0, prefix.rfind('.')),
+               "' has momentum=None, a mean over all steps, which no run takes; give it "
+               "a momentum"));
   }
 
   void add(const std::string& prefix, const std::string& own, const ScriptSlot& slot,
@@ -166,25 +184,37 @@ class Collector {
     for (std::size_t i = 0; i < type->numAttributes(); ++i) {
       if (type->is_parameter(i) || type->is_buffer(i)) continue;
       const jit::IValue value = module._ivalue()->getSlot(i);
+      if (value.isModule() || type->getAttributeName(i) == kTraining) continue;
       const std::string name = prefix + type->getAttributeName(i);
-      if (value.isTensor()) {
-        add_attribute(name, {module._ivalue(), i});
-      } else if (value.isTensorList()) {
-        const std::size_t count = value.toTensorList().size();
-        for (std::size_t k = 0; k < count; ++k) {
-          const ScriptSlot slot{module._ivalue(), i, k};
-          if (ScriptVariable* known = holder_of(slot.get(), name)) known->slots.push_back(slot);
-        }
-      } else if (!value.isModule()) {
+      if (value.isTensor() && is_dense(value.toTensor())) {
+        add_tensor(name, {module._ivalue(), i});
+      } else if (value.isTensorList() && add_shared(name, {module._ivalue(), i})) {
+        continue;
+      } else {
         check_inside(name, value);
+        found_.attributes.emplace_back(name, module._ivalue(), i);
       }
     }
   }
 
+  /// Takes note of the elements of a list that are parameters or buffers. Returns whether there are
+  /// any.
+  bool add_shared(const std::string& name, const ScriptSlot& list) {
+    const std::size_t count = list.object->getSlot(list.index).toTensorList().size();
+    bool shares = false;
+    for (std::size_t k = 0; k < count; ++k) {
+      const ScriptSlot slot{list.object, list.index, k};
+      ScriptVariable* known = holder_of(slot.get(), name);
+      if (known == nullptr) continue;
+      known->slots.push_back(slot);
+      shares = true;
+    }
+    return shares;
+  }
+
   /// A tensor that is neither parameter nor buffer: torch does not train it.
-  void add_attribute(const std::string& name, const ScriptSlot& slot) {
+  void add_tensor(const std::string& name, const ScriptSlot& slot) {
     const Tensor tensor = slot.get();
-    if (!is_dense(tensor)) return;
     if (ScriptVariable* known = holder_of(tensor, name)) {
       known->slots.push_back(slot);
     } else {

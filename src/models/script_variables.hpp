@@ -11,6 +11,8 @@
 
 #include "fedhpc/models/layout.hpp"
 
+#include "models/script_attributes.hpp"
+
 namespace fedhpc {
 
 /// A place in a module that holds a tensor: an attribute, or an element of a list that is one.
@@ -47,15 +49,16 @@ struct ScriptVariable {
   }
 };
 
-/// The tensors of a module and of those inside, in their order.
+/// What a module and those inside compute from, in their order.
 struct ScriptVariables {
   std::vector<ScriptVariable> rows;       // what training may move
   std::vector<ScriptVariable> constants;  // frozen parameters, whole numbers, tensors of no buffer
+  std::vector<ScriptAttribute> attributes;
   bool has_batch_norm = false;
 };
 
-/// Takes note of all tensors that a module computes from. Throws DataError, which begins with
-/// `source`, where one cannot be replaced by a client's.
+/// Takes note of all that a module computes from. Throws DataError, which begins with `source`, where
+/// a tensor cannot be replaced by a client's, or a module has a state that no row can hold.
 ScriptVariables variables_of(const torch::jit::Module& module, const std::string& source);
 
 }  // namespace fedhpc

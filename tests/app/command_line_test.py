@@ -205,9 +205,13 @@ class Plan(AppCase):
             with self.subTest(method):
                 for keys, visited in ((["--train.batch_size=0"], 15),
                                       (["--train.local_epochs=3"], 45),
-                                      (["--train.local_steps=3", "--train.batch_size=5"], 15)):
+                                      (["--train.local_steps=3", "--train.batch_size=5"], 15),
+                                      # 4, 4, 4 and 3 samples, and 4 and 4 of the next epoch
+                                      (["--train.local_steps=6", "--train.batch_size=4"], 23)):
                     packed = self.plan(f"--algorithm.name={method}", *keys)
                     self.assertEqual(packed["gradient_values_per_client"], factor * visited * size)
+        absent = self.plan("--train.batch_size=0", "--train.stragglers=0.5", "--train.straggler_work=none")
+        self.assertEqual(absent["gradient_values_per_client"], 15 * size)  # of those who take part
         # Beside training gradients of its weights: 80 % of the samples, the classifier's columns or all layers'.
         for layers, of_weights in ((1, (6 + 1) * 10), (2, size)):
             packed = self.plan("--algorithm.name=fedala", f"--algorithm.layers={layers}", "--train.batch_size=0")

@@ -3,6 +3,7 @@
 import copy
 import unittest
 from pathlib import Path
+from typing import Dict, List, Tuple
 
 import h5py
 import numpy as np
@@ -89,6 +90,45 @@ class Statistics(nn.Module):
         return self.head(torch.tanh(self.norm(self.first(x))))
 
 
+class Counting(nn.Module):
+    """Has attributes of many types, and changes the one that `moved` names."""
+
+    calls: int
+    rate: float
+    name: str
+    sizes: List[int]
+    rest: Dict[str, torch.Tensor]
+    pair: Tuple[int, float]
+
+    def __init__(self, moved):
+        super().__init__()
+        self.moved = moved
+        self.calls, self.rate, self.name, self.sizes, self.pair = 0, float("nan"), "a", [1], (1, 2.0)
+        self.rest = {"mean": torch.zeros(1)}
+        self.last = torch.zeros(0)
+        self.all = [torch.zeros(2)]
+        self.fc = nn.Linear(6, 4)
+
+    def forward(self, x):
+        if self.moved == "calls":
+            self.calls += 1
+        if self.moved == "rate":
+            self.rate = 0.5
+        if self.moved == "name" and not self.training:
+            self.name = self.name + "b"
+        if self.moved == "sizes":
+            self.sizes.append(x.shape[0])
+        if self.moved == "rest":
+            self.rest["mean"].add_(1)
+        if self.moved == "pair":
+            self.pair = (2, 2.0)
+        if self.moved == "last":
+            self.last = x
+        if self.moved == "all":
+            self.all.append(x)
+        return self.fc(x)
+
+
 class Modules(InFolder):
     def setUp(self):
         super().setUp()
@@ -128,6 +168,26 @@ class Modules(InFolder):
             with self.subTest(turned=turned):
                 with self.assertRaisesRegex(fedhpc.DataError, "'kept' shares memory with the parameter 'fc.weight'"):
                     self.run_of(torch.jit.script(Kept(turned)), self.x)
+
+    def test_a_state_that_no_row_holds_is_refused(self):
+        data = fedhpc.write_dataset("mine.h5", self.x, self.y, clients=np.arange(90) % 3)
+        for moved in ("", "calls", "rate", "name", "sizes", "rest", "pair", "last", "all"):
+            with self.subTest(moved=moved):
+                torch.jit.script(Counting(moved)).save("net.pt")
+                keys = {**KEYS, **data, "model.name": "file", "model.file": "net.pt", "model.backend": "autograd",
+                        "run.dtype": "float32", "run.rounds": 1}
+                if not moved:
+                    self.assertEqual(fedhpc.run(keys, progress=False, force=True).status, "complete")
+                    continue
+                with self.assertRaisesRegex(fedhpc.DataError, f"forward changes '{moved}', which is no buffer"):
+                    fedhpc.run(keys, progress=False, force=True)
+
+    def test_batch_norm_of_a_file_has_a_momentum(self):
+        torch.jit.script(nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4, momentum=None))).save("net.pt")
+        data = fedhpc.write_dataset("mine.h5", self.x, self.y, clients=np.arange(90) % 3)
+        with self.assertRaisesRegex(fedhpc.DataError, "batch norm '1' has momentum=None"):
+            fedhpc.run({**KEYS, **data, "model.name": "file", "model.file": "net.pt", "model.backend": "autograd"},
+                       progress=False, force=True)
 
     def test_a_parameter_that_forward_does_not_use_is_named(self):
         class Idle(nn.Linear):

@@ -67,7 +67,10 @@ TEST_P(EveryCodec, IsBookedWithTheBytesItEncodes) {
     codec->decode(bytes, arrived);
     const Tensor expected = exact.initial.to(type).add(arrived).to(at::kDouble);
     EXPECT_LT(distance(coded.global, expected), factor * (dtype == "float64" ? 1e-15 : 1e-7));
-    EXPECT_EQ(coded.global.equal(exact.global), codec->lossless(type));
+    // The update of two samples has rank 2 at most, as PowerSGD's: only rounding may be lost.
+    if (GetParam() != "power_sgd") {
+      EXPECT_EQ(coded.global.equal(exact.global), codec->lossless(type));
+    }
     if (world->rank() != 0) continue;
     const double up = coded.metrics.front().bytes_up_client_cloud;
     if (GetParam() == "bitmap" || GetParam() == "index_value" || GetParam() == "run_length" ||

@@ -23,8 +23,8 @@ std::int64_t epochs_of_steps(const TrainOptions& options, const Layout& model,
 void refuse_early_end(const TrainOptions& train, const OptionSet& options, std::int64_t units,
                       const std::string& of = "");
 
-/// Returns the samples that a client's local steps of one round go through, steps x samples a step.
-/// A batch of one counts, whatever the model does with it.
+/// Returns the samples that a client's local steps of one round go through: the last batch of an epoch
+/// has what is left. A batch of one counts, whatever the model does with it.
 std::int64_t sample_visits(const TrainOptions& options, std::int64_t samples);
 
 }  // namespace fedhpc
