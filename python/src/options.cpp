@@ -209,7 +209,6 @@ void add(PyOptions& self, const std::string& name, nb::handle value, const std::
     read(text);
     in_method([&] { set_attribute(method, attribute, stored); });
   };
-  // Last: a method's own __setattr__ may add keys, and the table then moves its entries.
   set_attribute(self.own->method, attribute, stored);
 }
 
