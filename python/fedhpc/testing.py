@@ -22,8 +22,6 @@ from .tools.result_file import is_of_the_machine
 # Clients with few, one and no training samples, and one without test samples.
 _TRAIN, _TEST = (23, 5, 1, 0, 17, 9, 30), (5, 3, 2, 4, 0, 6, 2)
 _SAMPLES = 40  # per client of the generated data
-# How far another order of sums may move float64: Adam divides a gradient that is rounding alone by its epsilon, 1e-8.
-_ROUNDING = 1e-7
 _ORDER = (4, 6, 0, 2, 5, 3, 1)
 
 
@@ -34,7 +32,7 @@ def check(name, *, skip=(), **keys):
     keys  keys of all runs, **{"algorithm.mu": 0.5}
     skip  names of checks that do not apply to the method:
 
-    block_width    the same models to 1e-7 in float64 whether 1, 3 or all clients train together
+    block_width    the same models to 1e-9 in float64 whether 1, 3 or all clients train together
     reproducible   the same bits then, with run.reproducible = true
     resumed        rounds added to a complete run give the bits of a run straight through
     evaluated      evaluations in every round leave the bits of one in the last round
@@ -188,7 +186,7 @@ def _block_width(runs):
     for width in (3, 8):
         actual = runs.models(runs.run(**save, **{"train.block": width}))
         failures += [f"train.block = {width} moves {name} by {_distance(expected[name], values):.2g}"
-                     for name, values in actual.items() if not _distance(expected[name], values) < _ROUNDING]
+                     for name, values in actual.items() if not _distance(expected[name], values) < 1e-9]
     return failures
 
 
@@ -257,7 +255,7 @@ def _permuted(runs):
             back = np.empty_like(values)
             back[list(_ORDER)] = values
             values = back
-        if not _distance(expected[name], values) < _ROUNDING:
+        if not _distance(expected[name], values) < 1e-9:
             failures.append(f"other numbers of the clients move {name} by {_distance(expected[name], values):.2g}")
     return failures
 

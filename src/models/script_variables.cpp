@@ -186,11 +186,10 @@ class Collector {
       const jit::IValue value = module._ivalue()->getSlot(i);
       if (value.isModule() || type->getAttributeName(i) == kTraining) continue;
       const std::string name = prefix + type->getAttributeName(i);
+      const ScriptSlot slot{module._ivalue(), i};
       if (value.isTensor() && is_dense(value.toTensor())) {
-        add_tensor(name, {module._ivalue(), i});
-      } else if (value.isTensorList() && add_shared(name, {module._ivalue(), i})) {
-        continue;
-      } else {
+        add_tensor(name, slot);
+      } else if (!value.isTensorList() || !add_shared(name, slot)) {
         check_inside(name, value);
         found_.attributes.emplace_back(name, module._ivalue(), i);
       }

@@ -30,13 +30,12 @@ std::int64_t epochs_of_steps(const TrainOptions& options, const Layout& model,
 std::int64_t sample_visits(const TrainOptions& options, std::int64_t samples) {
   constexpr const char* kWhat = "the samples of a client's local steps";
   if (options.local_steps == 0) return checked_product(kWhat, {options.local_epochs, samples});
-  if (samples == 0) return 0;
-  const std::int64_t batch =
-      options.batch_size == 0 ? samples : std::min(options.batch_size, samples);
-  const std::int64_t in_epoch = (samples + batch - 1) / batch;
-  // The last batch of an epoch has what is left, and so ends a whole number of epochs alone.
+  const std::int64_t in_epoch =
+      BatchCursor::num_batches_per_epoch(samples, options.batch_size, SingleBatches::Keep);
+  if (in_epoch == 0) return 0;
+  // The last batch of an epoch has what is left: those of an epoch begun are whole ones.
   return checked_sum(kWhat, {checked_product(kWhat, {options.local_steps / in_epoch, samples}),
-                             options.local_steps % in_epoch * batch});
+                             options.local_steps % in_epoch * options.batch_size});
 }
 
 }  // namespace fedhpc
