@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Sets up, builds and tests: tools/test.sh [--all] [ARGUMENTS OF CTEST]
 #   (nothing)       the short suite, what a change can break: ten minutes on two cores once all is built
-#   --all           every test, each on one rank and on one number of several, and half a minute of each campaign; with
-#                   PyTorch for the tests that compare with it, which the short suite takes only where it is there
+#   --all           every test on one rank, half of them and all that are about ranks on one number of several, and half a
+#                   minute of each campaign; with PyTorch for the tests that compare with it, which the short suite takes
+#                   only where it is there
 #   -R fedavg, ...  these tests, each on every number of ranks
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -38,6 +39,6 @@ if [ "$FEDHPC_TESTS" = short ]; then
   echo "Left out: $long; tests of algorithms, conformance, devices and the engine ran on one number of ranks each," \
        "some on none. tools/test.sh --all runs all."
 elif [ "$FEDHPC_TESTS" = all ]; then
-  echo "Left out: tests of algorithms, conformance and devices on more than one number of several ranks;" \
+  echo "Left out: tests of algorithms, conformance and devices on more than one number of several ranks, some on any;" \
        "tools/test.sh -R 'algorithms|conformance|device_test' runs each on every one."
 fi

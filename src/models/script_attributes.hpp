@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string>
 
-#include <torch/script.h>
+#include <torch/csrc/jit/api/object.h>
 
 namespace fedhpc {
 

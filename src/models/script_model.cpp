@@ -15,7 +15,7 @@
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
-#include <torch/script.h>
+#include <torch/csrc/jit/serialization/import.h>
 
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/core/log.hpp"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include <torch/script.h>
+#include <torch/csrc/jit/api/module.h>
 
 #include "fedhpc/models/layout.hpp"
 

@@ -18,7 +18,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
-#include <torch/script.h>
+#include <torch/csrc/jit/api/module.h>
 
 #include "fedhpc/algorithms/algorithm.hpp"
 #include "fedhpc/comm/session.hpp"

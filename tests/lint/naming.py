@@ -2,9 +2,10 @@
 
 usage: naming.py SOURCE_DIR BUILD_DIR CLANG_TIDY
 
-Parsing LibTorch's headers takes seconds, so files that are compiled alike are looked at together, included by one
-source. What does not compile there, because a file before it has a name of its own that it uses too, is looked at
-in a batch of its own. A file that passed is not looked at again until it, a header it includes or the rules change.
+Parsing LibTorch's headers takes seconds, so files that are compiled alike are looked at together: copies that one
+source includes, with a name for each anonymous namespace, as files may use one name for different things. What does
+not compile there for all that is looked at in a batch of its own. A file that passed is not looked at again until
+it, a header it includes or the rules change.
 """
 
 import collections
@@ -21,7 +22,8 @@ from sources import NOT_OURS, Sources
 
 sources = Sources(sys.argv[1], "naming")
 source, build, tidy = (sources.root, pathlib.Path(sys.argv[2]).resolve(), sys.argv[3])
-BATCH = 12  # files
+BATCH = 24  # files
+ANONYMOUS = re.compile(r"^namespace \{", re.MULTILINE)
 
 
 def flags_by_file() -> dict[pathlib.Path, str]:
@@ -75,13 +77,24 @@ class Naming:
         return found + (self.check(again) if again else [])
 
     def _run(self, batch: list[pathlib.Path]) -> subprocess.CompletedProcess:
-        main = batch[0]
-        if len(batch) > 1:
-            main = build / "naming" / f"together_{self._stamp(batch[0]).name[:16]}_{len(batch)}.cpp"
-            main.parent.mkdir(exist_ok=True)
-            main.write_text("".join(f'#include "{file}"\n' for file in batch))
+        main = batch[0] if len(batch) == 1 else self._together(batch)
+        folders = [word for folder in {file.parent for file in batch} for word in ("-iquote", str(folder))]
         command = [tidy, "--quiet", f"--config-file={source / '.clang-tidy'}", str(main), "--", "-ferror-limit=0"]
-        return subprocess.run([*command, *shlex.split(self.flags[batch[0]])], capture_output=True, text=True)
+        done = subprocess.run([*command, *folders, *shlex.split(self.flags[batch[0]])], capture_output=True, text=True)
+        done.stdout = done.stdout.replace(f"{main.parent}/", f"{source}/") if len(batch) > 1 else done.stdout
+        return done
+
+    def _together(self, batch: list[pathlib.Path]) -> pathlib.Path:
+        """A source that includes copies of the files, which lie in its folder as the files do in the checkout."""
+        folder = build / "naming" / f"{self._stamp(batch[0]).name[:16]}_{len(batch)}"
+        for number, file in enumerate(batch):
+            copy = folder / file.relative_to(source)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            named = f"namespace file_{number} {{}} using namespace file_{number}; namespace file_{number} {{"
+            copy.write_text(ANONYMOUS.sub(named, file.read_text()))
+        main = folder / "together.cpp"
+        main.write_text("".join(f'#include "{folder / file.relative_to(source)}"\n' for file in batch))
+        return main
 
 
 def main() -> int:

@@ -67,8 +67,11 @@ void take_turns(int ranks) {
     const ::testing::TestSuite& tests = *program.GetTestSuite(s);
     for (int t = 0; t < tests.total_test_count(); ++t) {
       const std::string name = std::string(tests.name()) + "." + tests.GetTestInfo(t)->name();
-      const bool alone = whole && ranks == 1 && !speaks_of_ranks(name);
-      if (alone || turn_of(name, turns) == ranks) filter += name + ":";
+      const bool on_one = whole && !speaks_of_ranks(name);
+      const bool on_several = !on_one || (hash_of(name) >> 32) % 2 == 0;
+      if ((on_one && ranks == 1) || (on_several && turn_of(name, turns) == ranks)) {
+        filter += name + ":";
+      }
     }
   }
   GTEST_FLAG_SET(filter, filter);
