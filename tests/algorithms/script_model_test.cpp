@@ -9,10 +9,12 @@
 #include <unistd.h>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/IListRef.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
