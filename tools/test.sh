@@ -39,6 +39,6 @@ if [ "$FEDHPC_TESTS" = short ]; then
   echo "Left out: $long; tests of algorithms, conformance, devices and the engine ran on one number of ranks each," \
        "some on none. tools/test.sh --all runs all."
 elif [ "$FEDHPC_TESTS" = all ]; then
-  echo "Left out: tests of algorithms, conformance and devices on more than one number of several ranks, some on any;" \
-       "tools/test.sh -R 'algorithms|conformance|device_test' runs each on every one."
+  echo "Left out: tests of algorithms, conformance and devices on more than one number of several ranks, and half of those that" \
+       "are not about ranks on any; tools/test.sh -R 'algorithms|conformance|device_' runs each on every one."
 fi

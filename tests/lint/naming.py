@@ -77,15 +77,15 @@ class Naming:
         return found + (self.check(again) if again else [])
 
     def _run(self, batch: list[pathlib.Path]) -> subprocess.CompletedProcess:
-        main = batch[0] if len(batch) == 1 else self._together(batch)
-        folders = [word for folder in {file.parent for file in batch} for word in ("-iquote", str(folder))]
+        folder, main = (source, batch[0]) if len(batch) == 1 else self._together(batch)
+        beside = [word for place in {file.parent for file in batch} for word in ("-iquote", str(place))]
         command = [tidy, "--quiet", f"--config-file={source / '.clang-tidy'}", str(main), "--", "-ferror-limit=0"]
-        done = subprocess.run([*command, *folders, *shlex.split(self.flags[batch[0]])], capture_output=True, text=True)
-        done.stdout = done.stdout.replace(f"{main.parent}/", f"{source}/") if len(batch) > 1 else done.stdout
+        done = subprocess.run([*command, *beside, *shlex.split(self.flags[batch[0]])], capture_output=True, text=True)
+        done.stdout = done.stdout.replace(f"{folder}/", f"{source}/")
         return done
 
-    def _together(self, batch: list[pathlib.Path]) -> pathlib.Path:
-        """A source that includes copies of the files, which lie in its folder as the files do in the checkout."""
+    def _together(self, batch: list[pathlib.Path]) -> tuple[pathlib.Path, pathlib.Path]:
+        """A folder with copies of the files, which lie there as in the checkout, and a source that includes them."""
         folder = build / "naming" / f"{self._stamp(batch[0]).name[:16]}_{len(batch)}"
         for number, file in enumerate(batch):
             copy = folder / file.relative_to(source)
@@ -94,7 +94,7 @@ class Naming:
             copy.write_text(ANONYMOUS.sub(named, file.read_text()))
         main = folder / "together.cpp"
         main.write_text("".join(f'#include "{folder / file.relative_to(source)}"\n' for file in batch))
-        return main
+        return folder, main
 
 
 def main() -> int:

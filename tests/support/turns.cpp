@@ -35,6 +35,9 @@ std::uint64_t hash_of(const std::string& text) {
   return hash;
 }
 
+/// One of `of` names.
+bool is_drawn(const std::string& name, unsigned of) { return (hash_of(name) >> 32) % of == 0; }
+
 std::vector<int> of_several(std::vector<int> turns) {
   std::erase_if(turns, [](int ranks) { return ranks < 2; });
   return turns;
@@ -50,7 +53,7 @@ int turn_of(const std::string& test, std::vector<int> turns) {
 
 bool takes_case(const std::string& name, int of) {
   if (environment("FEDHPC_TESTS") != "short") return true;
-  return (hash_of(name) >> 32) % static_cast<unsigned>(of) == 0;
+  return is_drawn(name, static_cast<unsigned>(of));
 }
 
 void take_turns(int ranks) {
@@ -68,7 +71,7 @@ void take_turns(int ranks) {
     for (int t = 0; t < tests.total_test_count(); ++t) {
       const std::string name = std::string(tests.name()) + "." + tests.GetTestInfo(t)->name();
       const bool on_one = whole && !speaks_of_ranks(name);
-      const bool on_several = !on_one || (hash_of(name) >> 32) % 2 == 0;
+      const bool on_several = !on_one || is_drawn(name, 2);
       if ((on_one && ranks == 1) || (on_several && turn_of(name, turns) == ranks)) {
         filter += name + ":";
       }
