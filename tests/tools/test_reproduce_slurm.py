@@ -173,6 +173,7 @@ class SlurmArray(ReproduceCase):
                                    ("--only good --stop", "--stop is of all rows"),
                                    ("--slurm --budget 5", "tasks of SLURM have --slurm-minutes"),
                                    ("--slurm --slurm-tasks 0", "at least 1"),
+                                   ("--slurm --slurm-minutes 2", "asked to stop 120 s before its end"),
                                    ("--slurm --submit --slurm-options=--partition=refuse-me", "Invalid partition")):
             done = self.call(*arguments.split())
             self.assertEqual((done.returncode, done.stdout), (2, ""))

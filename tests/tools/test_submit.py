@@ -98,6 +98,13 @@ class Submit(FakeCluster):
                 self.assertIn(f"'{text}' is no time limit such as 90 (minutes), 2:30:00 or 1-12:00:00",
                               self.tool(*tool, f"--time={text}", code=2))
 
+    def test_a_job_has_time_before_it_is_asked_to_stop(self):
+        for text in ("3", "2:01", "0:02:01", "0-1", "0-0:3", "1-0"):
+            self.tool("submit", "run.ini", "--time", text)
+        for text in ("1", "2", "2:00", "0:90", "0:01:59", "0-0:2"):
+            self.assertIn(f"'{text}' leaves no time: a job is asked to stop 120 s before its end",
+                          self.tool("submit", "run.ini", f"--time={text}", code=2))
+
     def test_weak_scaling_is_planned_with_all_its_clients(self):
         script = self.tool("submit", "run.ini", "--job", "weak_scaling", "--ranks", "4", "--clients-per-rank", "5",
                            "--plan-ranks", "1")

@@ -47,7 +47,7 @@ from . import bits, launch, paper_page, paper_record, paper_state, paper_table, 
 from .paper_table import PaperError
 from .project import ROOT
 from .reproduction import Reproduction, find_program, paper_names, rows_of
-from .submit import SubmitError, arrays_of, submit
+from .submit import WARNING_SECONDS, SubmitError, arrays_of, submit
 
 QUICK_SEEDS, FULL_SEEDS = 1, 3
 SCRIPT = ROOT / "tools" / "reproduce.py"
@@ -103,6 +103,8 @@ def parse_arguments(arguments):
     for name in ("seeds", "slurm_minutes", "slurm_tasks"):
         if getattr(options, name) is not None and getattr(options, name) < 1:
             parser.error(f"--{name.replace('_', '-')} {getattr(options, name)}: must be at least 1")
+    if 60 * options.slurm_minutes <= WARNING_SECONDS:
+        parser.error(f"--slurm-minutes {options.slurm_minutes}: a task is asked to stop {WARNING_SECONDS} s before its end")
     if not options.budget >= 0:
         parser.error(f"--budget {options.budget}: must be at least 0 minutes")
     if options.submit and not options.slurm:

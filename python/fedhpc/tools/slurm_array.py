@@ -12,9 +12,8 @@ import sys
 from pathlib import Path
 
 from .project import needed
-from .submit import literal
+from .submit import WARNING_SECONDS, literal
 
-WARNING_SECONDS = 120  # between the signal and the time limit: a round and its checkpoint have to fit
 MAX_KILLS = 5  # restarts of a task after which a kill (memory, node) is a failure
 
 SCRIPT = """#!/bin/bash

@@ -41,6 +41,7 @@ PASSED_ON = ("FEDHPC_DATA", "FEDHPC_MODULES", "FEDHPC_LAUNCHER", "FEDHPC_MPI",
              "FEDHPC_MAX_RESTARTS")  # variables, where set
 # Minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds.
 TIME_LIMIT = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|unlimited|infinite", re.IGNORECASE)
+WARNING_SECONDS = 120  # between SIGUSR1 and the time limit: a round and its checkpoint have to fit
 DIRECTIVE = re.compile(r"#SBATCH --([a-z-]+)(?:=(.*))?")
 
 
@@ -79,10 +80,22 @@ def size(text):
 
 
 def limit(text):
-    """A time limit as sbatch takes it."""
+    """A time limit as sbatch takes it, above the time in which a job is to end."""
     if not TIME_LIMIT.fullmatch(text):
         raise argparse.ArgumentTypeError(f"'{text}' is no time limit such as 90 (minutes), 2:30:00 or 1-12:00:00")
+    if 0 < seconds_of(text) <= WARNING_SECONDS:
+        raise argparse.ArgumentTypeError(f"'{text}' leaves no time: a job is asked to stop {WARNING_SECONDS} s before its end")
     return text
+
+
+def seconds_of(text):
+    """Seconds of a time limit as sbatch takes it; 0 without one."""
+    if text.lower() in ("unlimited", "infinite"):
+        return 0
+    days, _, clock = text.rpartition("-")
+    numbers = [int(number) for number in clock.split(":")]
+    units = (3600, 60, 1) if days or len(numbers) == 3 else (60, 1)
+    return 86400 * int(days or 0) + sum(number * unit for number, unit in zip(numbers, units))
 
 
 def idle_gpus(options, configs, run, key):
