@@ -92,6 +92,15 @@ class Plot(Folder):
         np.testing.assert_array_equal(plot.horizontal(loaded[0], "bytes")[0][[0, 39]], [100.0, 4000.0])
         self.assertEqual(plot.horizontal(loaded[0], "wall")[0][39], 20.0)
 
+    def test_personal_models_stand_beside_the_global_one_in_any_unit(self):
+        for scale in (1e-3, 1, 1e3):
+            for share, apart in ((0.5, True), (0.999, False)):
+                values = np.full(40, 6.4 * scale)
+                run = write_run(self.folder / "run.h5", global_accuracy=np.full(40, np.nan), global_rmse=values,
+                                personal_rmse=share * values)
+                shown = plot.default_panels([results.load(run)])[0][1]
+                self.assertEqual(shown, ["global_rmse", "personal_rmse"][:1 + apart], (scale, share))
+
     def test_labels(self):
         runs = [write_run(self.folder / f"{n}.h5", personal_accuracy_weighted=np.full(40, n / 10)) for n in (8, 9)]
         metrics = ["personal_accuracy_weighted", "train_loss"]

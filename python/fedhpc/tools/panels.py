@@ -58,7 +58,9 @@ def compared(runs, measure):
     for run in runs:
         both = run.rounds.reindex(columns=[f"global_{measure}", f"personal_{measure}"]).dropna()
         personal = run.evaluated(f"personal_{measure}")
-        if len(personal) and (both.empty or (both.diff(axis=1).iloc[:, 1].abs() > 0.01).any()):
+        # A point of accuracy; a hundredth of an rmse, whose unit is the data's.
+        least = 0.01 * (1 if measure == "accuracy" else both.max(axis=1))
+        if len(personal) and (both.empty or (both.diff(axis=1).iloc[:, 1].abs() > least).any()):
             names = [f"global_{measure}", f"personal_{measure}"]
     return evaluated_by_any(runs, [*names, f"edge_{measure}"])
 
