@@ -11,8 +11,8 @@
 
 #include "timing.hpp"
 
-// Whole-run driver: the exact fused lasso on one long row against a copy of the row and against one
-// step of the alternating directions, taking turns. Usage: fused_lasso [repetitions]
+// Whole-run driver: the exact fused lasso on one long row against a copy of the row, taking turns.
+// Usage: fused_lasso [repetitions]
 
 namespace {
 
@@ -44,7 +44,6 @@ double compare(const Case& which, std::int64_t count, int repetitions) {
   FusedLasso lasso;
   Series exact;
   Series copy;
-  Series admm;
   for (int r = -1; r < repetitions; ++r) {
     const auto copied = [&] { row.copy_(g); };
     const double one_copy = nanoseconds(count, times, copied);
@@ -52,21 +51,13 @@ double compare(const Case& which, std::int64_t count, int repetitions) {
       row.copy_(g);
       lasso.prox_(row, which.gamma);
     });
-    row.copy_(g);
-    const auto admm_of = [&](std::int64_t steps) {
-      return nanoseconds(count, 1, [&] {
-        fused_lasso_admm_(row, which.gamma, {.steps = steps, .rho = 1, .tolerance = 0});
-      });
-    };
-    const double of_admm = (admm_of(6) - admm_of(1)) / 5;  // without its beginning
-    if (r < 0) continue;                                   // first calls allocate
+    if (r < 0) continue;  // first calls allocate
     copy.values.push_back(one_copy);
     exact.values.push_back(both - one_copy);
-    admm.values.push_back(of_admm);
   }
-  std::printf("%-22s %7g %10lld %8.1f %8.2f %8.1f %10.1f %9.2f %9.2f\n", which.name, which.gamma,
-              static_cast<long long>(count), exact.median_of(), copy.median_of(), admm.median_of(),
-              1e3 / exact.median_of(), exact.over(copy), exact.over(admm));
+  std::printf("%-22s %7g %10lld %8.1f %8.2f %10.1f %9.2f\n", which.name, which.gamma,
+              static_cast<long long>(count), exact.median_of(), copy.median_of(),
+              1e3 / exact.median_of(), exact.over(copy));
   std::fflush(stdout);
   return exact.median_of();
 }
@@ -76,8 +67,8 @@ double compare(const Case& which, std::int64_t count, int repetitions) {
 int main(int argc, char** argv) {
   const int repetitions = argc > 1 ? std::max(1, std::atoi(argv[1])) : 7;
   at::set_num_threads(1);
-  std::printf("%-22s %7s %10s %8s %8s %8s %10s %9s %9s\n", "row", "gamma", "n", "exact ns",
-              "copy ns", "ADMM ns", "million/s", "/ copy", "/ ADMM");
+  std::printf("%-22s %7s %10s %8s %8s %10s %9s\n", "row", "gamma", "n", "exact ns", "copy ns",
+              "million/s", "/ copy");
   for (const Case& which : {Case{"noise, float64", false, at::kDouble, 0.1},
                             Case{"noise, float64", false, at::kDouble, 1},
                             Case{"noise, float64", false, at::kDouble, 10},

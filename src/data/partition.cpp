@@ -74,8 +74,28 @@ void SampleLists::append(std::span<const std::int64_t> list) {
 
 namespace {
 
+/// Deals each client's n samples: `wanted(n)` at random to `chosen`, the others to `rest`. Both keep
+/// their order.
+template <typename Count>
+void deal(const SampleLists& all, DrawKey key, const Count& wanted, SampleLists& chosen,
+          SampleLists& rest) {
+  std::vector<std::int64_t> in;
+  std::vector<std::int64_t> out;
+  for (std::int64_t k = 0; k < all.size(); ++k) {
+    const std::span<const std::int64_t> ids = all.of(k);
+    const auto n = static_cast<std::int64_t>(ids.size());
+    key.client = static_cast<std::uint64_t>(k);
+    const std::vector<std::uint8_t> is_in = random_subset(key, n, wanted(n));
+    in.clear();
+    out.clear();
+    for (std::size_t i = 0; i < ids.size(); ++i) (is_in[i] != 0 ? in : out).push_back(ids[i]);
+    chosen.append(in);
+    rest.append(out);
+  }
+}
+
 /// Moves floor(data.validation_fraction n) of each client's n training samples into its validation
-/// list. Both keep their order.
+/// list.
 void set_aside_validation(Partition& partition, const DataOptions& options) {
   if (options.validation_fraction == 0) return;
   if (partition.validation.size() > 0) {
@@ -84,25 +104,12 @@ void set_aside_validation(Partition& partition, const DataOptions& options) {
                              " names validation samples itself; drop the key"));
   }
   const SampleLists all = std::exchange(partition.train, {});
-  std::vector<std::int64_t> train;
-  std::vector<std::int64_t> validation;
-  for (std::int64_t k = 0; k < all.size(); ++k) {
-    const std::span<const std::int64_t> ids = all.of(k);
-    const auto n = static_cast<std::int64_t>(ids.size());
-    const auto count =
-        static_cast<std::int64_t>(std::floor(options.validation_fraction * static_cast<double>(n)));
-    const DrawKey key{.seed = static_cast<std::uint64_t>(options.seed),
-                      .purpose = Purpose::Validation,
-                      .client = static_cast<std::uint64_t>(k)};
-    const std::vector<std::uint8_t> set_aside = random_subset(key, n, count);
-    train.clear();
-    validation.clear();
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-      (set_aside[i] != 0 ? validation : train).push_back(ids[i]);
-    }
-    partition.train.append(train);
-    partition.validation.append(validation);
-  }
+  const auto set_aside = [&](std::int64_t n) {
+    return static_cast<std::int64_t>(
+        std::floor(options.validation_fraction * static_cast<double>(n)));
+  };
+  deal(all, {.seed = static_cast<std::uint64_t>(options.seed), .purpose = Purpose::Validation},
+       set_aside, partition.validation, partition.train);
   if (!partition.validation.samples.empty()) return;
   throw ConfigError(concat("data.validation_fraction = ", options.validation_fraction,
                            " sets no sample aside: no client has 1 / ", options.validation_fraction,
@@ -218,21 +225,8 @@ Partition split_clients(SampleLists owned, const DataOptions& options, Rounding 
   partition.train.reserve(owned.size(), total_train);
   partition.test.reserve(owned.size(),
                          static_cast<std::int64_t>(owned.samples.size()) - total_train);
-  std::vector<std::int64_t> train;
-  std::vector<std::int64_t> test;
-  for (std::int64_t k = 0; k < owned.size(); ++k) {
-    const std::span<const std::int64_t> ids = owned.of(k);
-    const auto n = static_cast<std::int64_t>(ids.size());
-    const DrawKey key{.seed = static_cast<std::uint64_t>(options.seed),
-                      .purpose = Purpose::Split,
-                      .client = static_cast<std::uint64_t>(k)};
-    const std::vector<std::uint8_t> trains = random_subset(key, n, num_train(n));
-    train.clear();
-    test.clear();
-    for (std::size_t i = 0; i < ids.size(); ++i) (trains[i] != 0 ? train : test).push_back(ids[i]);
-    partition.train.append(train);
-    partition.test.append(test);
-  }
+  deal(owned, {.seed = static_cast<std::uint64_t>(options.seed), .purpose = Purpose::Split},
+       num_train, partition.train, partition.test);
   return partition;
 }
 

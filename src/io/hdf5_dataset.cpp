@@ -77,15 +77,10 @@ Type type_of<std::int64_t>() {
 }
 
 Handle create_dataset(const Handle& location, const std::string& path, Type type,
-                      const std::vector<hsize_t>& shape, int deflate) {
+                      const std::vector<hsize_t>& shape) {
   const Handle space = own(H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr),
                            H5Sclose, "data space of '" + path + "'");
   const Handle properties = own(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "data set properties");
-  const bool empty = std::find(shape.begin(), shape.end(), hsize_t{0}) != shape.end();
-  if (deflate > 0 && !empty) {
-    check(H5Pset_chunk(properties.id(), static_cast<int>(shape.size()), shape.data()), path);
-    check(H5Pset_deflate(properties.id(), static_cast<unsigned>(deflate)), path);
-  }
   return create(location, path, type, space, properties);
 }
 

@@ -233,8 +233,4 @@ Tensor GaussianProjection::of(const Tensor& x) const {
   return product(copy, rows_);
 }
 
-Tensor projected(const Tensor& x, std::uint64_t seed) {
-  return GaussianProjection(x.size(1), seed).of(x);
-}
-
 }  // namespace fedhpc

@@ -19,6 +19,15 @@ namespace fedhpc {
 // takes a single step of Newton's method, which then ends it.
 constexpr double kReduction = 0.25;
 
+/// One step of Newton's method to the theta with sum_i (|a_i| - theta)_+ = tau (0 where ||a||_1 <=
+/// tau): the next theta from that sum, `excess`, and the number of |a_i| above theta. From the right
+/// of the solution a step leads to its left, from there on upwards.
+inline double next_clip_level(double theta, double excess, std::int64_t above, double tau) {
+  if (above == 0) return 0;  // too far to the right: there is no slope
+  const double next = theta + (excess - tau) / static_cast<double>(above);
+  return next > 0 ? next : 0;
+}
+
 /// The order of the squares that make up the residuals.
 struct Square {
   enum Term { Primal, W, Zq, Dual, Pull, OmegaQ, Terms };

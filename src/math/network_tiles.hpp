@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "fedhpc/math/similarity_graph.hpp"
-#include "fedhpc/math/vector_norm.hpp"
 
 #include "math/network_solver.hpp"
 #include "math/tile_row.hpp"

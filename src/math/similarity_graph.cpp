@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <numeric>
 
 #include "fedhpc/core/percentile.hpp"
 
@@ -86,42 +84,6 @@ std::vector<double> gaussian_weights(const Tensor& distances, std::span<const Ed
     weight = std::exp(-ratio * ratio / 2);
   }
   return weights;
-}
-
-std::vector<std::int64_t> connected_components(const SimilarityGraph& graph) {
-  // Each node points to one of its component that is not larger, the smallest one to itself.
-  std::vector<std::int64_t> towards(static_cast<std::size_t>(graph.nodes));
-  std::iota(towards.begin(), towards.end(), 0);
-  const auto smallest = [&](std::int64_t node) {
-    while (towards[static_cast<std::size_t>(node)] != node) {
-      std::int64_t& next = towards[static_cast<std::size_t>(node)];
-      next = towards[static_cast<std::size_t>(next)];
-      node = next;
-    }
-    return node;
-  };
-  for (const auto& [i, j] : graph.edges) {
-    const auto [low, high] = std::minmax({smallest(i), smallest(j)});
-    towards[static_cast<std::size_t>(high)] = low;
-  }
-  std::vector<std::int64_t> components(towards.size());
-  std::int64_t count = 0;
-  for (std::int64_t node = 0; node < graph.nodes; ++node) {
-    const std::int64_t first = smallest(node);
-    components[static_cast<std::size_t>(node)] =
-        first == node ? count++ : components[static_cast<std::size_t>(first)];
-  }
-  return components;
-}
-
-double share_inside(const SimilarityGraph& graph, std::span<const std::int64_t> groups) {
-  require(static_cast<std::int64_t>(groups.size()) == graph.nodes, "each node has a group");
-  if (graph.edges.empty()) return std::numeric_limits<double>::quiet_NaN();
-  const auto inside = std::count_if(graph.edges.begin(), graph.edges.end(), [&](const Edge& edge) {
-    return groups[static_cast<std::size_t>(edge.first)] ==
-           groups[static_cast<std::size_t>(edge.second)];
-  });
-  return static_cast<double>(inside) / static_cast<double>(graph.edges.size());
 }
 
 }  // namespace fedhpc

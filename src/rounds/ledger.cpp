@@ -14,8 +14,4 @@ void Ledger::book(Link link, Direction direction, std::int64_t bytes) {
   entries_[ledger_index(link, direction)] += bytes;
 }
 
-std::int64_t Ledger::booked(Link link, Direction direction) const {
-  return entries_[ledger_index(link, direction)];
-}
-
 }  // namespace fedhpc

@@ -108,10 +108,9 @@ TEST(APFL, AlphaStaysBetweenZeroAndOne) {
 }
 
 TEST(APFL, ResumesWithItsAlphas) {
-  const auto world = world_communicator(60);
   const Keys keys =
       with_apfl({{"run.rounds", "5"}, {"topology.participation", "0.6"}}, "0.4", "adaptive");
-  expect_same_bits(run_in_two_parts(keys, 3, *world, *world), run(keys, *world), *world);
+  expect_goes_on(keys, {3});
 }
 
 }  // namespace

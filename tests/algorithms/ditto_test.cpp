@@ -86,11 +86,7 @@ TEST(Ditto, ClientsThatNeverTrainedKeepTheInitialModel) {
   const auto world = world_communicator(60);
   const TinyResult result =
       run(with_ditto({{"topology.participation", "0.3"}, {"run.rounds", "2"}}, "0.7"), *world);
-  const std::vector<bool> trained = have_trained(result);
-  const Tensor personal = result.personal.reshape({7, -1});
-  for (std::int64_t k = 0; k < 7; ++k) {
-    EXPECT_EQ(personal[k].equal(result.initial), !trained[static_cast<std::size_t>(k)]) << k;
-  }
+  expect_untrained_have(result.initial, result);
 }
 
 }  // namespace

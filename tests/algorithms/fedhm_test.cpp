@@ -124,18 +124,7 @@ TEST(FedHM, WithoutStepsTruncatesOnce) {
 }
 
 TEST(FedHM, RefusesWhatDoesNotFit) {
-  EXPECT_FALSE(refuses_to_run(with_fedhm()));
-  for (const auto& [key, value] : Keys{{"model.factorisation", "kronecker"},
-                                       {"model.factorisation ", "hadamard"},
-                                       {"algorithm.init_range", "0.1"},
-                                       {"model.rank", "0"}}) {
-    Keys keys;
-    keys[key.substr(0, key.find(' '))] = value;
-    EXPECT_TRUE(refuses_to_run(with_fedhm(keys))) << key << " = " << value;
-  }
-  EXPECT_TRUE(refuses_to_run(with_fedhm({{"model.rank", "2"}, {"model.compression", "3"}})));
-  EXPECT_TRUE(refuses_to_run(
-      with_fedhm({{"model.compression_scope", "model"}, {"model.compression", "4"}})));
+  expect_refuses_other_factors("fedhm", {"kronecker", "hadamard"}, "0.1");
 }
 
 }  // namespace

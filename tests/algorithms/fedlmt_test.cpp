@@ -58,18 +58,7 @@ INSTANTIATE_TEST_SUITE_P(
                       kBatchNormBound}),
     name_of);
 
-TEST(FedLMT, OneParticipantHasNoGapAndSeveralHave) {
-  const std::unique_ptr<Communicator> comm = world_communicator(60);
-  for (const std::string participation : {"0.1", "1"}) {
-    const Keys keys = with_fedlmt({{"topology.participation", participation}});
-    const TinyResult result = run(keys, *comm);
-    if (comm->rank() != 0) continue;
-    for (const double gap : own_series(keys, result, "aggregation_gap")) {
-      EXPECT_EQ(gap < 1e-14, participation == "0.1") << gap;
-      EXPECT_TRUE(gap < 1e-14 || gap > 1e-6) << gap;
-    }
-  }
-}
+TEST(FedLMT, OneParticipantHasNoGapAndSeveralHave) { expect_gap_of_several("fedlmt"); }
 
 TEST(FedLMT, RanksOfChangesAreAtMostTwiceTheRank) {
   // U' V'^T - U V^T; its effective rank is at least 1.
@@ -97,18 +86,7 @@ TEST(FedLMT, GoesOnFromItsOwnFirstFactorsThoughNoFileHasThem) {
 }
 
 TEST(FedLMT, RefusesWhatDoesNotFit) {
-  EXPECT_FALSE(refuses_to_run(with_fedlmt()));
-  for (const auto& [key, value] : Keys{{"model.factorisation", "kronecker"},
-                                       {"model.factorisation ", "low_rank_f"},
-                                       {"algorithm.init_range", "0"},
-                                       {"model.rank", "0"}}) {
-    Keys keys;
-    keys[key.substr(0, key.find(' '))] = value;
-    EXPECT_TRUE(refuses_to_run(with_fedlmt(keys))) << key << " = " << value;
-  }
-  EXPECT_TRUE(refuses_to_run(with_fedlmt({{"model.rank", "2"}, {"model.compression", "3"}})));
-  EXPECT_TRUE(refuses_to_run(
-      with_fedlmt({{"model.compression_scope", "model"}, {"model.compression", "4"}})));
+  expect_refuses_other_factors("fedlmt", {"kronecker", "low_rank_f"}, "0");
 }
 
 }  // namespace

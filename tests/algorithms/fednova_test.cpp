@@ -88,24 +88,15 @@ TEST(FedNova, EqualStepsAreFedAvgAndUnequalOnesAreNot) {
 }
 
 TEST(FedNova, GoesOnAfterAnyRound) {
-  const std::unique_ptr<Communicator> world = world_communicator(60);
   const Keys keys = with_fednova(
       {{"run.rounds", "4"}, {"topology.participation", "0.5"}, {"server.optimizer", "momentum"}});
-  const TinyResult whole = run(keys, *world);
-  for (const std::int64_t stop_after : {1, 3}) {
-    expect_same_bits(run_in_two_parts(keys, stop_after, *world, *world), whole, *world);
-  }
+  expect_goes_on(keys, {1, 3});
 }
 
 TEST(FedNova, SameBitsOnAnyRanksAndWidthsWhenReproducible) {
-  const std::unique_ptr<Communicator> world = world_communicator(60);
   Keys keys = with_fednova(with_batch_norm(
       {{"run.dtype", "float32"}, {"topology.participation", "0.8"}, {"run.reproducible", "true"}}));
-  const TinyResult expected = run(keys, *local_communicator());
-  for (const std::string width : {"1", "3"}) {
-    keys["train.block"] = width;
-    expect_same_bits(run(keys, *world), expected, *world);
-  }
+  expect_same_bits_on_ranks(keys, {"1", "3"});
 }
 
 TEST(FedNova, RefusesWhatDoesNotFit) {

@@ -104,32 +104,10 @@ TEST(FedPara, RefusesKeysThatDoNotAct) {
       with_fedpara({{"algorithm.init", "factors"}, {"model.rank_bound", "full"}})));
 }
 
-TEST(FedPara, OneParticipantHasNoGapAndSeveralHave) {
-  const std::unique_ptr<Communicator> comm = world_communicator(60);
-  for (const std::string participation : {"0.1", "1"}) {
-    const Keys keys = with_fedpara({{"topology.participation", participation}});
-    const TinyResult result = run(keys, *comm);
-    if (comm->rank() != 0) continue;
-    for (const double gap : own_series(keys, result, "aggregation_gap")) {
-      EXPECT_EQ(gap < 1e-14, participation == "0.1") << gap;
-      EXPECT_TRUE(gap < 1e-14 || gap > 1e-6) << gap;
-    }
-  }
-}
+TEST(FedPara, OneParticipantHasNoGapAndSeveralHave) { expect_gap_of_several("fedpara"); }
 
 TEST(FedPara, RefusesWhatDoesNotFit) {
-  EXPECT_FALSE(refuses_to_run(with_fedpara()));
-  for (const auto& [key, value] : Keys{{"model.factorisation", "low_rank"},
-                                       {"model.factorisation ", "kronecker"},
-                                       {"algorithm.init_range", "0"},
-                                       {"model.rank", "0"}}) {
-    Keys keys;
-    keys[key.substr(0, key.find(' '))] = value;
-    EXPECT_TRUE(refuses_to_run(with_fedpara(keys))) << key << " = " << value;
-  }
-  EXPECT_TRUE(refuses_to_run(with_fedpara({{"model.rank", "2"}, {"model.compression", "3"}})));
-  EXPECT_TRUE(refuses_to_run(
-      with_fedpara({{"model.compression_scope", "model"}, {"model.compression", "4"}})));
+  expect_refuses_other_factors("fedpara", {"low_rank", "kronecker"}, "0");
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include "fedhpc/comm/session.hpp"
 
 #include "fixtures/reference_case.hpp"
-#include "fixtures/resumed_run.hpp"
 #include "reference/moon_reference.hpp"
 
 namespace fedhpc::testing {
@@ -77,12 +76,6 @@ TEST(MOON, OfAModelOfOneLayerIsFedAvg) {
   const Keys setting{{"topology.placement", "home"}, {"model.name", "mlr"}};
   EXPECT_TRUE(
       run(with_moon(setting, "5"), *world).global.equal(run(tiny_keys(setting), *world).global));
-}
-
-TEST(MOON, ResumesWithTheLastLocalModels) {
-  const auto world = world_communicator(60);
-  const Keys keys = with_moon({{"run.rounds", "5"}, {"topology.participation", "0.6"}}, "3");
-  expect_same_bits(run_in_two_parts(keys, 3, *world, *world), run(keys, *world), *world);
 }
 
 }  // namespace

@@ -7,7 +7,6 @@
 #include "fedhpc/comm/session.hpp"
 #include "fedhpc/core/rng.hpp"
 #include "fedhpc/io/hdf5.hpp"
-#include "fedhpc/math/similarity_graph.hpp"
 
 #include "fixtures/resumed_run.hpp"
 #include "fixtures/simnet_case.hpp"
@@ -42,14 +41,8 @@ Keys planted(Keys changes) {
 
 double share_inside_clusters(const Keys& keys) {
   const auto [edges, weights] = graph_of(keys, *world_communicator(60));
-  SimilarityGraph graph;
-  graph.nodes = kClients;
-  for (std::int64_t m = 0; m < edges.size(0); ++m) {
-    graph.edges.emplace_back(edges[m][0].item<std::int64_t>(), edges[m][1].item<std::int64_t>());
-  }
-  std::vector<std::int64_t> clusters;
-  for (std::int64_t k = 0; k < kClients; ++k) clusters.push_back(k % kClusters);
-  return share_inside(graph, clusters);
+  const Tensor cluster = edges.remainder(kClusters);
+  return cluster.select(1, 0).eq(cluster.select(1, 1)).to(at::kDouble).mean().item<double>();
 }
 
 /// Images of 4 x 4 pixels whose clusters differ in what goes together with what, not in means: the

@@ -136,7 +136,6 @@ TEST(SimNet, SameBitsOnAnyRanksAndWidthsWhenReproducible) {
 }
 
 TEST(SimNet, Resumes) {
-  const auto world = world_communicator(60);
   for (const Keys& changes :
        std::vector<Keys>{{{"algorithm.graph", "model"}, {"algorithm.edge_weights", "gaussian"}},
                          {{"algorithm.shared", "all"},
@@ -146,8 +145,7 @@ TEST(SimNet, Resumes) {
     Keys keys = with_simnet(changes);
     keys["topology.participation"] = "0.5";
     keys["run.rounds"] = "6";
-    const TinyResult straight = run(keys, *world);
-    expect_same_bits(run_in_two_parts(keys, 3, *world, *world), straight, *world);
+    expect_goes_on(keys, {3});
   }
 }
 

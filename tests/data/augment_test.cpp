@@ -13,9 +13,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::expect_in;
-using testing_support::message_of;
-using testing_support::TableDataset;
+using namespace testing_support;
 
 using Bytes = std::vector<std::uint8_t>;
 

@@ -10,15 +10,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::append_gzip;
-using testing_support::Bytes;
-using testing_support::expect_in;
-using testing_support::message_of;
-using testing_support::sample_bytes;
-using testing_support::TemporaryFolder;
-using testing_support::write_bytes;
-using testing_support::xz_bytes;
-using testing_support::zlib_bytes;
+using namespace testing_support;
 
 TEST(ReadBytesTest, ReadsPlainAndPackedFiles) {
   const TemporaryFolder folder;

@@ -12,9 +12,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::balanced;
-using testing_support::message_of;
-using testing_support::TableDataset;
+using namespace testing_support;
 
 using Ids = std::vector<std::int64_t>;
 

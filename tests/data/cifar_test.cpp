@@ -9,13 +9,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::append_gzip;
-using testing_support::Bytes;
-using testing_support::expect_in;
-using testing_support::message_of;
-using testing_support::TemporaryFolder;
-using testing_support::write_bytes;
-using testing_support::xz_bytes;
+using namespace testing_support;
 
 /// Pixel i of an image that is known by `seed`.
 std::uint8_t pixel(int seed, std::size_t i) {

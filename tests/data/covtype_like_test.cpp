@@ -9,7 +9,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::all_of;
+using namespace testing_support;
 
 constexpr std::int64_t kFeatures = 54;
 

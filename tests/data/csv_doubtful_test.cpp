@@ -9,11 +9,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::Bytes;
-using testing_support::expect_in;
-using testing_support::message_of;
-using testing_support::TemporaryFolder;
-using testing_support::write_bytes;
+using namespace testing_support;
 
 class DoubtfulCsvTest : public ::testing::Test {
  protected:

@@ -12,8 +12,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::expect_in;
-using testing_support::message_of;
+using namespace testing_support;
 
 /// How many entries are fedhpc's own: other tests add some.
 template <typename Registry>

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <unistd.h>
 #include <utility>
@@ -16,6 +18,29 @@
 #include "fedhpc/data/shard.hpp"
 
 namespace fedhpc::testing_support {
+
+/// A variable of the environment that has its old value back at the end.
+class Variable {
+ public:
+  Variable(const char* name, const std::string& value) : name_(name) {
+    if (const char* old = std::getenv(name)) old_ = old;
+    set(value);
+  }
+  ~Variable() {
+    if (old_) {
+      setenv(name_, old_->c_str(), 1);
+    } else {
+      unsetenv(name_);
+    }
+  }
+  Variable(const Variable&) = delete;
+  Variable& operator=(const Variable&) = delete;
+  void set(const std::string& value) { setenv(name_, value.c_str(), 1); }
+
+ private:
+  const char* name_;
+  std::optional<std::string> old_;
+};
 
 /// A folder of its own that disappears with it.
 class TemporaryFolder {

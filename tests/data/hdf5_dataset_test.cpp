@@ -14,10 +14,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::expect_in;
-using testing_support::message_of;
-using testing_support::TemporaryFolder;
-using testing_support::write_bytes;
+using namespace testing_support;
 
 template <typename T>
 void put(const h5::Handle& file, const std::string& name, const std::vector<hsize_t>& shape,

@@ -1,6 +1,3 @@
-#include <cstdlib>
-#include <optional>
-
 #include <gtest/gtest.h>
 
 #include "fedhpc/data/dataset.hpp"
@@ -10,32 +7,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::expect_in;
-using testing_support::idx_bytes;
-using testing_support::message_of;
-using testing_support::TemporaryFolder;
-using testing_support::write_bytes;
-
-/// FEDHPC_DATA with another value for the length of a test.
-class WithVariable {
- public:
-  explicit WithVariable(const std::string& value) {
-    if (const char* old = std::getenv("FEDHPC_DATA")) old_ = old;
-    setenv("FEDHPC_DATA", value.c_str(), 1);
-  }
-  ~WithVariable() {
-    if (old_) {
-      setenv("FEDHPC_DATA", old_->c_str(), 1);
-    } else {
-      unsetenv("FEDHPC_DATA");
-    }
-  }
-  WithVariable(const WithVariable&) = delete;
-  WithVariable& operator=(const WithVariable&) = delete;
-
- private:
-  std::optional<std::string> old_;
-};
+using namespace testing_support;
 
 void write_small_set(const std::string& folder) {
   write_bytes(folder + "/train-images-idx3-ubyte", idx_bytes({3, 1, 2}, {10, 11, 20, 21, 30, 31}));
@@ -80,12 +52,12 @@ TEST(IdxDatasetTest, FilesMayLieInTheFolderItselfAndTheVariableNamesIt) {
   const TemporaryFolder folder;
   write_small_set(folder.path());
   EXPECT_EQ(open_dataset(options_for("fmnist", folder.path()))->num_train(), 3);
-  const WithVariable variable(folder.path());
+  const Variable variable("FEDHPC_DATA", folder.path());
   EXPECT_EQ(open_dataset(options_for("mnist", ""))->num_train(), 3);
 }
 
 TEST(IdxDatasetTest, WithoutAFolderTheErrorSaysWhatToSet) {
-  const WithVariable variable("");
+  const Variable variable("FEDHPC_DATA", "");
   const std::string message =
       message_of<ConfigError>([] { open_dataset(options_for("mnist", "")); });
   expect_in("data.dir", message);

@@ -9,12 +9,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::append_gzip;
-using testing_support::Bytes;
-using testing_support::expect_in;
-using testing_support::message_of;
-using testing_support::TemporaryFolder;
-using testing_support::write_bytes;
+using namespace testing_support;
 
 Bytes bytes_of(const std::string& text) { return {text.begin(), text.end()}; }
 

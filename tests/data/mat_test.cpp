@@ -9,12 +9,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::Bytes;
-using testing_support::expect_in;
-using testing_support::message_of;
-using testing_support::TemporaryFolder;
-using testing_support::write_bytes;
-using testing_support::zlib_bytes;
+using namespace testing_support;
 
 void append(Bytes& bytes, const Bytes& more) {
   bytes.insert(bytes.end(), more.begin(), more.end());

@@ -12,11 +12,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::balanced;
-using testing_support::Ids;
-using testing_support::options_for;
-using testing_support::owned;
-using testing_support::TableDataset;
+using namespace testing_support;
 
 /// A draw of docs/semantics.md, section 1: purpose 2.
 DrawKey key_of(const DataOptions& options, std::uint64_t pass, std::uint64_t epoch,

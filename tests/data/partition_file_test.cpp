@@ -11,11 +11,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::balanced;
-using testing_support::expect_in;
-using testing_support::message_of;
-using testing_support::TableDataset;
-using testing_support::TemporaryFolder;
+using namespace testing_support;
 
 using Ids = std::vector<std::int64_t>;
 

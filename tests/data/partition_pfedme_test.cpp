@@ -11,17 +11,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::balanced;
-using testing_support::expect_in;
-using testing_support::Ids;
-using testing_support::Labels;
-using testing_support::labels_of;
-using testing_support::message_of;
-using testing_support::options_for;
-using testing_support::owned;
-using testing_support::published_pfedme_sizes;
-using testing_support::TableDataset;
-using testing_support::train_sizes;
+using namespace testing_support;
 
 /// As many samples of each label as MNIST has.
 TableDataset mnist_labels() {

@@ -14,14 +14,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::balanced;
-using testing_support::expect_in;
-using testing_support::expect_partition_of;
-using testing_support::Ids;
-using testing_support::message_of;
-using testing_support::options_for;
-using testing_support::owned;
-using testing_support::TableDataset;
+using namespace testing_support;
 
 TEST(SampleListsTest, ListsFollowEachOther) {
   SampleLists lists;

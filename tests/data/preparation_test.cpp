@@ -13,10 +13,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::balanced;
-using testing_support::expect_in;
-using testing_support::message_of;
-using testing_support::TableDataset;
+using namespace testing_support;
 
 /// Two samples of `shape`, all pixels 0 in the first and their index in the second.
 class Images : public Dataset {

@@ -10,12 +10,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::balanced;
-using testing_support::Batch;
-using testing_support::expect_in;
-using testing_support::gather;
-using testing_support::message_of;
-using testing_support::TableDataset;
+using namespace testing_support;
 
 using Ids = std::vector<std::int64_t>;
 

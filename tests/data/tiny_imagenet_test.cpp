@@ -12,11 +12,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::Bytes;
-using testing_support::expect_in;
-using testing_support::message_of;
-using testing_support::TemporaryFolder;
-using testing_support::write_bytes;
+using namespace testing_support;
 
 /// A JPEG file of one colour: {grey} or {red, green, blue}.
 Bytes jpeg_bytes(const Bytes& colour, int side = 64) {

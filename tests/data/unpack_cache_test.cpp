@@ -1,10 +1,8 @@
 #include "data/unpack_cache.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <optional>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -18,33 +16,7 @@ namespace fedhpc {
 namespace {
 
 namespace fs = std::filesystem;
-using testing_support::Bytes;
-using testing_support::TemporaryFolder;
-using testing_support::write_bytes;
-using testing_support::xz_bytes;
-
-/// A variable of the environment that has its old value back at the end.
-class Variable {
- public:
-  Variable(const char* name, const std::string& value) : name_(name) {
-    if (const char* old = std::getenv(name)) old_ = old;
-    set(value);
-  }
-  ~Variable() {
-    if (old_) {
-      setenv(name_, old_->c_str(), 1);
-    } else {
-      unsetenv(name_);
-    }
-  }
-  Variable(const Variable&) = delete;
-  Variable& operator=(const Variable&) = delete;
-  void set(const std::string& value) { setenv(name_, value.c_str(), 1); }
-
- private:
-  const char* name_;
-  std::optional<std::string> old_;
-};
+using namespace testing_support;
 
 class UnpackCacheTest : public ::testing::Test {
  protected:

@@ -14,7 +14,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::all_of;
+using namespace testing_support;
 
 constexpr std::int64_t kClients = 3;
 constexpr std::int64_t kLength = 12;

@@ -17,7 +17,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::normals;
+using namespace testing_support;
 
 double largest(const Tensor& values) { return values.abs().max().item<double>(); }
 

@@ -11,7 +11,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::normals;
+using namespace testing_support;
 
 TEST(TwoMeans, FindsTheBestOfAllGroups) {
   for (std::uint64_t number = 0; number < 5; ++number) {

@@ -22,12 +22,7 @@ namespace fedhpc {
 
 namespace {
 
-using testing_support::all_nan;
-using testing_support::entry;
-using testing_support::largest_difference;
-using testing_support::normals;
-using testing_support::squared_distance;
-using testing_support::squared_norm;
+using namespace testing_support;
 
 Tensor rotation(std::int64_t features) {
   return std::get<0>(at::linalg_qr(normals(99, features, features)));
@@ -124,14 +119,14 @@ TEST(GaussianProjection, FollowsTheDefinition) {
 TEST(GaussianProjection, KeepsNarrowDataAsTheyAre) {
   for (const std::int64_t features : {3, 256}) {
     const Tensor x = normals(25, 4, features).to(at::kFloat);
-    EXPECT_TRUE(projected(x, 1).equal(x.to(at::kDouble)));
+    EXPECT_TRUE(GaussianProjection(features, 1).of(x).equal(x.to(at::kDouble)));
   }
   EXPECT_THROW(GaussianProjection(300, 1).of(normals(1, 2, 299)), std::logic_error);
 }
 
 TEST(GaussianProjection, KeepsDistancesOfWideData) {
   const Tensor x = normals(26, 40, 900);
-  const Tensor y = projected(x, 1);
+  const Tensor y = GaussianProjection(900, 1).of(x);
   ASSERT_EQ(y.sizes(), (at::IntArrayRef{40, 256}));
   double sum = 0;
   double squares = 0;
@@ -143,8 +138,8 @@ TEST(GaussianProjection, KeepsDistancesOfWideData) {
   const double deviation = std::sqrt(2.0 / 256);
   EXPECT_NEAR(sum, 1, 4 * deviation / std::sqrt(20.0));
   EXPECT_LT(std::sqrt(squares), 2 * deviation);
-  EXPECT_TRUE(projected(x, 1).equal(y));
-  EXPECT_GT(largest_difference(projected(x, 2), y), 0.1) << "another seed";
+  EXPECT_TRUE(GaussianProjection(900, 1).of(x).equal(y));
+  EXPECT_GT(largest_difference(GaussianProjection(900, 2).of(x), y), 0.1) << "another seed";
 }
 
 }  // namespace

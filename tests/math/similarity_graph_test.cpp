@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <set>
 
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
@@ -161,62 +160,6 @@ TEST(GaussianWeights, RefuseEdgesThatAreNone) {
   }
 }
 
-SimilarityGraph graph_of(std::int64_t nodes, const Edges& edges) {
-  return {.nodes = nodes, .edges = edges, .weights = std::vector<double>(edges.size(), 1)};
-}
-
-TEST(ConnectedComponents, AreNumberedByTheirSmallestNodes) {
-  EXPECT_EQ(connected_components(graph_of(0, {})), Numbers{});
-  EXPECT_EQ(connected_components(graph_of(3, {})), (Numbers{0, 1, 2}));
-  EXPECT_EQ(connected_components(graph_of(7, {{0, 5}, {1, 3}, {2, 3}, {4, 5}})),
-            (Numbers{0, 1, 1, 1, 0, 0, 2}));
-  EXPECT_EQ(connected_components(graph_of(6, {{0, 1}, {2, 3}, {4, 5}, {3, 5}, {1, 4}})),
-            (Numbers{0, 0, 0, 0, 0, 0}));
-}
-
-/// The definition: repeat "both ends have the smaller number" until nothing changes.
-Numbers spread(const SimilarityGraph& graph) {
-  Numbers least;
-  for (std::int64_t node = 0; node < graph.nodes; ++node) least.push_back(node);
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (const auto& [i, j] : graph.edges) {
-      const std::int64_t low = std::min(least[i], least[j]);
-      changed = changed || least[i] != low || least[j] != low;
-      least[i] = least[j] = low;
-    }
-  }
-  const std::set<std::int64_t> firsts(least.begin(), least.end());
-  for (std::int64_t& first : least) {
-    first = std::distance(firsts.begin(), firsts.find(first));
-  }
-  return least;
-}
-
-TEST(ConnectedComponents, AreThoseOfSpreadingNumbers) {
-  Draws draws({.seed = 13, .purpose = Purpose::Init});
-  for (int trial = 0; trial < 50; ++trial) {
-    std::set<Edge> edges;
-    for (std::int64_t e = draws.below(30); e > 0; --e) {
-      const std::int64_t i = draws.below(25);
-      const std::int64_t j = draws.below(25);
-      if (i != j) edges.insert({std::min(i, j), std::max(i, j)});
-    }
-    const SimilarityGraph graph = graph_of(25, {edges.begin(), edges.end()});
-    EXPECT_EQ(connected_components(graph), spread(graph));
-  }
-}
-
-TEST(ShareInside, CountsEdgesOfOneGroup) {
-  const SimilarityGraph graph = graph_of(4, {{0, 1}, {0, 2}, {1, 3}, {2, 3}});
-  EXPECT_EQ(share_inside(graph, Numbers{7, 7, 7, 7}), 1.0);
-  EXPECT_EQ(share_inside(graph, Numbers{0, 0, 1, 1}), 0.5);
-  EXPECT_EQ(share_inside(graph, Numbers{0, 1, 1, 1}), 0.5);
-  EXPECT_EQ(share_inside(graph, Numbers{0, 1, 2, 3}), 0.0);
-  EXPECT_TRUE(std::isnan(share_inside(graph_of(2, {}), Numbers{0, 0})));
-  EXPECT_THROW(share_inside(graph, Numbers{0, 0, 1}), std::logic_error);
-}
-
 TEST(KnnGraph, OfPlantedClustersJoinsOnlyTheirMembers) {
   Draws draws({.seed = 14, .purpose = Purpose::Init});
   std::vector<double> points;
@@ -227,11 +170,13 @@ TEST(KnnGraph, OfPlantedClustersJoinsOnlyTheirMembers) {
   }
   const Tensor distances = on_a_line(points);
   const SimilarityGraph inside = knn_graph(distances, 5);
-  EXPECT_EQ(share_inside(inside, groups), 1.0);
-  EXPECT_EQ(connected_components(inside), groups);
-  const SimilarityGraph beyond = knn_graph(distances, 6);
-  EXPECT_LT(share_inside(beyond, groups), 1.0) << "a cluster has five others to offer";
-  EXPECT_EQ(connected_components(beyond), Numbers(24, 0));
+  const auto is_inside = [&](const Edge& edge) {
+    return groups[edge.first] == groups[edge.second];
+  };
+  EXPECT_EQ(inside.edges.size(), 4U * 15) << "each cluster is complete";
+  EXPECT_TRUE(std::ranges::all_of(inside.edges, is_inside));
+  EXPECT_FALSE(std::ranges::all_of(knn_graph(distances, 6).edges, is_inside))
+      << "a cluster has five others to offer";
 }
 
 }  // namespace

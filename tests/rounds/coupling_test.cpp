@@ -19,7 +19,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::normals;
+using namespace testing_support;
 
 constexpr std::int64_t kClients = 11;
 constexpr std::int64_t kColumns = 700;  // several tiles and a rest

@@ -19,7 +19,6 @@ class FakeDevice final : public RowMemory {
   void* allocate(std::int64_t bytes) override {
     if (held_ + bytes > capacity_) return nullptr;
     held_ += bytes;
-    ++allocations_;
     auto* address = reinterpret_cast<void*>(next_);  // in the first page, which nobody can map
     ++next_;
     memory_[address].resize(static_cast<std::size_t>(bytes));
@@ -49,7 +48,6 @@ class FakeDevice final : public RowMemory {
   std::int64_t free_bytes() const override { return capacity_ - held_; }
 
   std::int64_t held() const { return held_; }
-  int allocations() const { return allocations_; }
   int copies_in() const { return copies_in_; }
   int bad_frees() const { return bad_frees_; }
 
@@ -62,7 +60,6 @@ class FakeDevice final : public RowMemory {
   std::int64_t capacity_;
   std::int64_t held_ = 0;
   std::uintptr_t next_ = 8;
-  int allocations_ = 0;
   int copies_in_ = 0;
   int bad_frees_ = 0;
   std::map<void*, std::vector<char>> memory_;

@@ -25,8 +25,7 @@
 namespace fedhpc {
 namespace {
 
-using testing_support::expect_in;
-using testing_support::message_of;
+using namespace testing_support;
 
 constexpr std::int64_t kClients = 3;
 constexpr std::int64_t kBatch = 5;

@@ -92,9 +92,9 @@ bool exists(const Handle& location, const std::string& path);
 Handle create_group(const Handle& location, const std::string& path);  ///< parents are made too
 Handle open_group(const Handle& location, const std::string& path);
 
-/// Creates a fixed-size data set, contiguous, or chunked and deflated when `deflate` is above 0.
+/// Creates a contiguous data set of fixed size.
 Handle create_dataset(const Handle& location, const std::string& path, Type type,
-                      const std::vector<hsize_t>& shape, int deflate = 0);
+                      const std::vector<hsize_t>& shape);
 /// Creates a data set of shape [0, tail...], extendible in its first dimension.
 Handle create_extendible(const Handle& location, const std::string& path, Type type,
                          const std::vector<hsize_t>& tail, hsize_t chunk_rows, int deflate = 0);

@@ -80,7 +80,4 @@ class GaussianProjection {
   Tensor rows_;  // [dimensions, F] float64, undefined for the identity
 };
 
-/// Projects x [n, F] to 256 dimensions by GaussianProjection, where wide data have more than that.
-Tensor projected(const Tensor& x, std::uint64_t seed);
-
 }  // namespace fedhpc

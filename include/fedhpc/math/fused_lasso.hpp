@@ -8,9 +8,6 @@
 
 namespace fedhpc {
 
-/// Returns Lambda x of every row x of `rows` [C, n]: x_i - x_{i+1}, and x_n in the last column.
-Tensor first_differences(const Tensor& rows);
-
 /// A stretch of a string: `length` coordinates of sum `sum`, so that its slope is sum / length.
 struct StringEdge {
   double sum = 0;
@@ -52,32 +49,5 @@ class FusedLasso {
   std::array<std::vector<StringEdge>, 2> hulls_;
   std::int64_t visits_ = 0;
 };
-
-struct FusedLassoAdmmOptions {
-  std::int64_t steps = 1000;  ///< at most
-  double rho = 1;             ///< > 0
-  double tolerance = 1e-10;   ///< of both residuals; 0: all steps
-};
-
-/// Reports on the row that took longest, or fits worst.
-struct FusedLassoAdmmReport {
-  std::int64_t steps = 0;
-  double primal = 0;  ///< |r - Lambda u| / |g|
-  double dual = 0;    ///< gamma rho |Lambda (u - u of the step before)| / |g|
-};
-
-/// Computes the same operator by the alternating directions of the method's Algorithm 3, its
-/// misprints corrected, for comparison. From u = 0 (y = x_t), omega = 0, J times
-///
-///   r <- soft(Lambda u - omega / rho, 1 / rho)
-///   u <- (I + rho gamma Lambda^T Lambda)^-1 (g + rho gamma Lambda^T (r + omega / rho))
-///   omega <- omega + rho (r - Lambda u)
-///
-/// In the paper's variables y = x_t - eta_t u, r and omega change their sign (r is eta_t times as
-/// large), and rho here is eta_t times rho there. Linear in n for each step: the tridiagonal matrix
-/// is factored once. Types, shapes and gamma as for `FusedLasso::prox_`; coordinates of one plateau
-/// are equal only up to the residuals.
-FusedLassoAdmmReport fused_lasso_admm_(const Tensor& rows, double gamma,
-                                       const FusedLassoAdmmOptions& options = {});
 
 }  // namespace fedhpc

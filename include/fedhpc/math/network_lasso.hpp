@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "fedhpc/comm/communicator.hpp"
+#include "fedhpc/math/p_norm.hpp"
 #include "fedhpc/math/similarity_graph.hpp"
-#include "fedhpc/math/vector_norm.hpp"
 
 namespace fedhpc {
 

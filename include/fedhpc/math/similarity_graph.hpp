@@ -37,11 +37,4 @@ SimilarityGraph knn_graph(const Tensor& distances, std::int64_t k);
 std::vector<double> gaussian_weights(const Tensor& distances,
                                      std::span<const SimilarityGraph::Edge> edges);
 
-/// Returns the number of each node's connected component, [N]; components count from 0 in the order
-/// of their smallest nodes.
-std::vector<std::int64_t> connected_components(const SimilarityGraph& graph);
-
-/// Share of the edges whose two nodes are in the same group; `groups` [N]. NaN without edges.
-double share_inside(const SimilarityGraph& graph, std::span<const std::int64_t> groups);
-
 }  // namespace fedhpc

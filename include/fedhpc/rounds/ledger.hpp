@@ -24,7 +24,6 @@ class Ledger {
   explicit Ledger(const std::array<std::int64_t, kEntries>& entries) : entries_(entries) {}
 
   void book(Link link, Direction direction, std::int64_t bytes);
-  std::int64_t booked(Link link, Direction direction) const;
   /// All entries, up before down, in order of Link; the ranks sum them.
   const std::array<std::int64_t, kEntries>& entries() const { return entries_; }
   void clear() { entries_.fill(0); }

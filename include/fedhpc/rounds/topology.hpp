@@ -100,8 +100,6 @@ class Topology {
   /// The edges this rank hosts or shares.
   Range edges() const { return edges_; }
   bool leads() const { return leads_; }  ///< true on one rank of every edge
-  /// The number of ranks that share this rank's edge; 1 for a rank that hosts several.
-  int edge_ranks() const { return edge_ ? edge_->size() : 1; }
 
   /// Replaces values by their sum or maximum on all ranks named; ranks not named keep theirs.
   /// Collective among them.
