@@ -336,7 +336,18 @@ void bind_blocks(nb::module_& core) {
           },
           nb::arg("metric"), nb::arg("values"),
           "Adds a value of each client [C] to a series of setup.add_metric: the mean over "
-          "clients that have trained and whose value is not NaN.");
+          "clients that have trained and whose value is not NaN.")
+      .def(
+          "note_received",
+          [](PyBlock& self, const std::string& metric, nb::handle values) {
+            Block& block = self.get();
+            const std::vector<double> numbers =
+                to_numbers("block.note_received", values, block.count());
+            self.session->begin_note("block.note_received", metric, /*parts=*/true);
+            block.note_received(metric, numbers);
+          },
+          nb::arg("metric"), nb::arg("values"),
+          "As note, of what clients receive: those that have not trained count as well.");
   bind_travel(bound);
   bind_training_of_blocks(bound);
 }

@@ -26,7 +26,7 @@ void CatchUp::note(Block& block, std::int64_t round,
     bytes.push_back(static_cast<double>(std::min(missed(last) * message, whole)));
     last_round_->write(client, static_cast<double>(round));
   }
-  block.note(kCatchUp, bytes);
+  block.note_received(kCatchUp, bytes);
 }
 
 void CatchUp::note(Block& block, std::int64_t round, std::int64_t message, std::int64_t whole) {

@@ -95,7 +95,7 @@ void FedALA::round(Round& round) {
   round.each_block([&](Block& block) {
     const Rows received = block.download(global_);  // [C, P]  Theta^{t-1}
     Rows start = aggregated(block, received);       // [C, P]  hat_i
-    block.note(kReceptionAccuracy, block.evaluate(start));
+    block.note_received(kReceptionAccuracy, block.evaluate(start));
     const Rows trained = block.train(start, {.pass = 0});  // [C, P]  Theta_i^t
     block.keep(*local_, top_.of(trained));
     block.keep_buffers(trained);
@@ -104,7 +104,7 @@ void FedALA::round(Round& round) {
   if (learn_who_ == Learn::All && round.number() > 1) {
     round.each_absent_block([&](Block& block) {
       const Rows start = aggregated(block, block.download(global_));
-      block.note(kReceptionAccuracy, block.evaluate(start));
+      block.note_received(kReceptionAccuracy, block.evaluate(start));
       block.keep(*local_, top_.of(start));  // Theta_i <- hat_i
     });
   }

@@ -32,7 +32,7 @@ void FedAvgFT::round(Round& round) {
   round.each_block([&](Block& block) {
     const Rows received = block.download(global_);          // [C, P]  w^t
     const Rows tuned = block.train(received, {.pass = 0});  // [C, P]  u_k
-    block.note(kReceptionAccuracy, block.evaluate(tuned));
+    block.note_received(kReceptionAccuracy, block.evaluate(tuned));
     const Rows& start = start_ == Start::FineTuned ? tuned : received;
     const Rows trained = block.train(start, {.pass = 1, .penalty = penalty(received)});  // w_k
     block.keep_buffers(trained);

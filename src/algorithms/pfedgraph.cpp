@@ -51,7 +51,7 @@ void PFedGraph::round(Round& round) {
   round.each_block([&](Block& block) {
     const Rows received = block.download(clouds_->read(block.clients()));  // [C, P]  u_i
     const Rows trained = client_update(block, received);                   // [C, P]  theta_i
-    block.note(kReceptionAccuracy, block.evaluate(received));
+    block.note_received(kReceptionAccuracy, block.evaluate(received));
     block.keep_buffers(trained);
     if (personal_ != nullptr) block.keep(*personal_, trained);
     sent.add(block, block.weights(averaging_.weighting), block.upload_models(trained, *codec_));

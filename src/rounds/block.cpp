@@ -243,10 +243,18 @@ std::vector<double> Block::evaluate(const Rows& models) {
 
 void Block::note(const std::string& metric, std::span<const double> values) {
   require(values.size() == clients_.size(), "one value per client");
-  state_.notes.require_added(metric);
+  std::vector<double> of_trained(values.begin(), values.end());
   for (std::size_t c = 0; c < values.size(); ++c) {
-    if (!trains(clients_[c]) || std::isnan(values[c])) continue;
-    state_.notes.add(metric, values[c]);
+    if (!trains(clients_[c])) of_trained[c] = std::numeric_limits<double>::quiet_NaN();
+  }
+  note_received(metric, of_trained);
+}
+
+void Block::note_received(const std::string& metric, std::span<const double> values) {
+  require(values.size() == clients_.size(), "one value per client");
+  state_.notes.require_added(metric);
+  for (const double value : values) {
+    if (!std::isnan(value)) state_.notes.add(metric, value);
   }
 }
 

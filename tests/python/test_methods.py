@@ -826,6 +826,7 @@ class Verbs(InFolder):
                     ("rows + rows", f"rows [{count}, {columns}] or [1, {columns}], got [2, {columns}]",
                      lambda: start + start[:2]),
                     ("block.note", f"{count} numbers, got 1", lambda: block.note("mine", [1.0])),
+                    ("block.note_received", f"{count} numbers, got 1", lambda: block.note_received("mine", [1.0])),
                     ("block.only", "some of the block's clients in its order, got 99", lambda: block.only([99]))):
                 with self.assertRaises(ValueError, msg=verb) as refused:
                     call()
@@ -1647,6 +1648,29 @@ class Errors(InFolder):
             method({"visit_state": wrong})
             with self.subTest(sentence), self.assertRaisesRegex(ValueError, sentence):
                 run("run.h5", "changed", **{"run.checkpoint_every": 1})
+
+    def test_series_of_what_is_received_are_of_clients_without_samples_too(self):
+        def initialise(method, setup):
+            fedavg.FedAvg.initialise(method, setup)
+            setup.add_metric("trained")
+            setup.add_metric("received")
+
+        def round(method, round):
+            for block in round.blocks():
+                values = [float(client) for client in block.clients]
+                block.note("trained", values)
+                block.note_received("received", values)
+            fedavg.FedAvg.round(method, round)
+
+        self.addCleanup(method)
+        method({"initialise": initialise, "round": round})
+        run("run.h5", "changed", **{"data.partition": "dirichlet", "data.alpha": 0.01, "data.min_samples": 0,
+                                    "data.clients": 20})
+        found = numbers("run.h5")
+        samples = found["clients/train_samples"]
+        self.assertIn(0, samples)
+        np.testing.assert_allclose(found["rounds/received"], np.arange(len(samples)).mean(), rtol=1e-12)
+        np.testing.assert_allclose(found["rounds/trained"], np.flatnonzero(samples).mean(), rtol=1e-12)
 
     def test_series_are_not_those_of_privacy(self):
         def initialise(method, setup):

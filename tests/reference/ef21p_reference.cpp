@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include <ATen/ops/zeros_like.h>
@@ -118,7 +117,7 @@ EF21POutcome ef21p(const Problem& problem, const EF21PSettings& settings) {
     double weight = 0;
     RoundLoss loss;
     double missed = 0;
-    double trained_clients = 0;
+    double clients = 0;
     for (const std::int64_t k : cohort(problem, t)) {
       const Trained trained =
           train(problem, k, t, /*pass=*/0, unflatten(w, problem.initial), /*mu=*/0);
@@ -130,14 +129,12 @@ EF21POutcome ef21p(const Problem& problem, const EF21PSettings& settings) {
       // The last one is the round's own.
       const auto lacks = static_cast<double>(std::max<std::int64_t>(t - 2 - has, 0));
       has = t - 1;
-      if (trained.samples == 0) continue;
       missed += std::min(lacks * result.bytes_down, 8 * static_cast<double>(w.numel()));
-      trained_clients += 1;
+      clients += 1;
     }
     if (weight > 0) x = x.add(compressor.times(sum.div(weight), settings.server_lr));
     w = w.add(compressor.down(x.sub(w)));
-    result.catch_up.push_back(trained_clients > 0 ? missed / trained_clients
-                                                  : std::numeric_limits<double>::quiet_NaN());
+    result.catch_up.push_back(missed / clients);
     result.outcome.train_loss.push_back(loss.mean());
   }
   result.outcome.global = w;

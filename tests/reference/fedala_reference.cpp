@@ -100,14 +100,13 @@ class FedALA {
         start = mixed(kept, start, kept.weights);
         weight.add(kept.weights.mul(top_).sum().item<double>() / top_.sum().item<double>());
       }
+      const Client& tests = problem_.tests[static_cast<std::size_t>(k)];
+      const auto samples = static_cast<double>(tests.labels.size(0));
+      if (samples > 0) {
+        accuracy.add(correct(problem_, unflatten(start, global), tests) / samples);
+      }
       if (!present) {
-        if (!kept.local.defined()) continue;
-        kept.local = start;
-        const Client& tests = problem_.tests[static_cast<std::size_t>(k)];
-        const auto samples = static_cast<double>(tests.labels.size(0));
-        if (samples > 0) {
-          accuracy.add(correct(problem_, unflatten(start, global), tests) / samples);
-        }
+        if (kept.local.defined()) kept.local = start;
         continue;
       }
       const Trained trained = train(problem_, k, t, {.pass = 0}, unflatten(start, global));
@@ -115,11 +114,6 @@ class FedALA {
       loss.add(trained);
       if (trained.samples == 0) continue;
       kept.local = flatten(trained.parameters);
-      const Client& tests = problem_.tests[static_cast<std::size_t>(k)];
-      const auto samples = static_cast<double>(tests.labels.size(0));
-      if (samples > 0) {
-        accuracy.add(correct(problem_, unflatten(start, global), tests) / samples);
-      }
     }
     result_.outcome.train_loss.push_back(loss.mean());
     result_.reception_accuracy.push_back(accuracy.mean());

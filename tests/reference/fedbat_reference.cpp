@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -194,7 +193,7 @@ FedBATOutcome fedbat(const Problem& problem, const FedBATSettings& settings) {
     Average mean;
     RoundLoss loss;
     double missed = 0;
-    double trained_clients = 0;
+    double clients = 0;
     for (const std::int64_t k : cohort(problem, t)) {
       Trained trained;
       LocalTraining client(problem, settings, k, t, w);
@@ -203,17 +202,15 @@ FedBATOutcome fedbat(const Problem& problem, const FedBATSettings& settings) {
       std::int64_t& has = messages[static_cast<std::size_t>(k)];
       const auto lacks = static_cast<double>(std::max<std::int64_t>(t - 2 - has, 0));
       has = t - 1;
-      if (trained.samples == 0) continue;
       missed += std::min(lacks * result.bytes_down, whole);
-      trained_clients += 1;
+      clients += 1;
     }
     Parameters update = mean.mean_or(nothing);
     if (settings.binary_download) update = quantised(problem, t, update);
     Parameters next;
     for (std::size_t i = 0; i < w.size(); ++i) next.push_back(w[i].add(update[i]));
     w = next;
-    result.catch_up.push_back(trained_clients > 0 ? missed / trained_clients
-                                                  : std::numeric_limits<double>::quiet_NaN());
+    result.catch_up.push_back(missed / clients);
     result.outcome.train_loss.push_back(loss.mean());
   }
   result.outcome.global = flatten(w);

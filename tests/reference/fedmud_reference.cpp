@@ -60,12 +60,10 @@ class CatchUp {
         weights_(static_cast<double>(model.weights_factored())),
         last_(problem.clients.size(), 0) {}
 
-  /// NaN of a round in which nobody trains.
   double of_round(std::int64_t round) {
     double sum = 0;
     double clients = 0;
     for (const std::int64_t k : cohort(problem_, round)) {
-      if (batches(problem_, k, round, /*pass=*/0).empty()) continue;
       std::int64_t& last = last_[static_cast<std::size_t>(k)];
       double missed = 0;
       for (std::int64_t t = last + 1; t < round; ++t) missed += is_push(settings_, t) ? 1 : 0;

@@ -35,7 +35,7 @@ FineTunedOutcome fine_tuning_rounds(const Problem& problem, LocalStart start, do
     MeanAccuracy reception;
     for (const std::int64_t k : cohort(problem, t)) {
       const Trained u_k = train(problem, k, t, {.pass = 0}, w);
-      if (u_k.samples > 0) reception.add(problem, k, u_k.parameters);
+      reception.add(problem, k, u_k.parameters);
       const Trained w_k = train(problem, k, t, {.pass = 1, .mu = mu, .centre = &w},
                                 start == LocalStart::FineTuned ? u_k.parameters : w);
       next.add(w_k.parameters, weight_of(problem, k));

@@ -47,8 +47,8 @@ namespace fedhpc {
 ///   whose other clients compare Theta with a model that nobody has trained.
 /// - Only participants learn W. In the authors' program all clients do from round 2 on, and hat_i
 ///   becomes the local model of those that are absent: algorithm.learn = all. An absent client
-///   then receives Theta, and takes time. From then on reception_accuracy is over all clients that
-///   can train, the number that the authors' program prints.
+///   then receives Theta, and takes time. From then on reception_accuracy is over all clients, as
+///   what the authors' program prints.
 /// - Their s % are neighbours in stored order, the same in all passes of a round:
 ///   algorithm.samples = slice. configs/authors/fedala.ini has all of theirs.
 /// - A layer is what first_of_top counts (models/layout.hpp), with its bias and the batch norm

@@ -108,6 +108,9 @@ class Block {
   /// quantile, over clients that have trained and whose value is not NaN.
   void note(const std::string& metric, std::span<const double> values);
 
+  /// As note, of what clients receive: those that have not trained count as well.
+  void note_received(const std::string& metric, std::span<const double> values);
+
  private:
   /// One row for each client.
   Rows of_clients(const Rows& models) const;
