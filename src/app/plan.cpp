@@ -151,6 +151,7 @@ Plan plan(const std::function<Given()>& read, const StartOptions& start, std::op
       {"block", concat(parts.block_width)},
       {"seconds_per_round",
        concat(seconds_per_round(parts, planned.seconds_per_step, machine) +
+              planned.seconds_of_server * comm->size() / machine.ranks +
               planned.seconds_of_evaluation * comm->size() /
                   static_cast<double>(machine.ranks * config->run.eval_every))},
       {"gradient_values_per_client",

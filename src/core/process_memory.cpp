@@ -18,8 +18,10 @@ std::int64_t peak_memory() {
   throw Error("cannot read the process's memory in /proc/self/status");
 }
 
+void give_back_freed_memory() { malloc_trim(0); }
+
 void restart_peak_memory() {
-  malloc_trim(0);  // or what is kept for later hides what is taken next
+  give_back_freed_memory();  // or what is kept for later hides what is taken next
   const char* peak_alone = "5";
   std::ofstream("/proc/self/clear_refs") << peak_alone;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 
 #include "fedhpc/core/allocation_meter.hpp"
 #include "fedhpc/core/checked.hpp"
@@ -14,19 +15,12 @@
 #include "fedhpc/core/process_memory.hpp"
 
 #include "engine/evaluation.hpp"
+#include "engine/plan_parts.hpp"
+#include "engine/state_copy.hpp"
 
 namespace fedhpc {
 
 namespace {
-
-/// The greatest of the ranks' numbers. Collective.
-template <typename Number>
-Number greatest(Communicator& comm, Number number) {
-  Tensor one = at::empty({1}, c10::CppTypeToScalarType<Number>::value);
-  one.fill_(number);
-  comm.max_(one);
-  return one.item<Number>();
-}
 
 /// Rounds and evaluations on trial.
 class Trials {
@@ -43,19 +37,22 @@ class Trials {
   }
 
   PlannedRun run() {
-    const std::int64_t of_reading = peak_memory();
     prepare();
+    const std::int64_t before_rounds = peak_memory();
     PlannedRun planned = of_one_client();
-    planned.memory_bytes = greatest(parts_.comm, std::max(of_reading, peak_of_rounds()));
+    planned.memory_bytes = greatest(parts_.comm, std::max(before_rounds, peak_of_rounds()));
     planned.seconds_of_evaluation = greatest(parts_.comm, seconds_of_evaluation());
     planned.memory_bytes = std::max(planned.memory_bytes, greatest(parts_.comm, peak_memory()));
-    // What a run keeps besides: rows of all clients, and of the record the first model and the one
-    // evaluated last.
+    // What a run keeps besides: clients' rows, and of the record the first and the last model.
     constexpr std::int64_t kRecords = 2;
     const auto records = kRecords * static_cast<std::int64_t>(parts_.initial.values.nbytes());
-    const std::int64_t rows = parts_.store->full_bytes() - parts_.store->memory_bytes().host;
-    planned.memory_bytes =
-        greatest(parts_.comm, checked_sum(kWhat, {planned.memory_bytes, records, rows}));
+    planned.clients_with_rows = clients_with_rows();
+    const std::int64_t rows =
+        bytes_of_rows(parts_, planned, std::ssize(parts_.shard->clients())) - host_bytes();
+    planned.memory_bytes = greatest(
+        parts_.comm,
+        checked_sum(kWhat, {planned.memory_bytes, records, std::max<std::int64_t>(0, rows)}));
+    planned.seconds_of_server = greatest(parts_.comm, coupled_ ? seconds_of_server_ : 0.0);
     return planned;
   }
 
@@ -93,9 +90,10 @@ class Trials {
     parts_.method().prepare(round);
   }
 
-  /// A round of the first `count` clients; its statistics.
-  std::vector<TrainStatistics> round_of(std::int64_t count, LocalTrainer& trainer) {
-    Cohort cohort{.clients = first_clients(count), .edges = {}};
+  /// A round of these clients; its statistics.
+  std::vector<TrainStatistics> round_of(const std::vector<std::int64_t>& clients,
+                                        LocalTrainer& trainer) {
+    Cohort cohort{.clients = clients, .edges = {}};
     if (parts_.has_edge_models()) {
       for (const std::int64_t client : cohort.clients) {
         cohort.edges.push_back(parts_.placement().edge_of(client));
@@ -105,11 +103,25 @@ class Trials {
     }
     RoundServices services = parts_.services(trainer);
     services.absent_idle = true;
+    // As the first round of a run, which may be left: what it is then put back to, and each mean.
+    const LeavingRules leaving{.asked = [] { return false; }};
+    StateCopy before;
+    if (parts_.method().traits().can_leave_rounds) {
+      services.leaving = &leaving;
+      parts_.links->visit_state(before);
+      parts_.method().visit_state(before);
+    }
     RoundState state(services, ++rounds_, cohort, RoundState::Evaluated::No);
     Round round(state);
     parts_.books.ledger.clear();
     parts_.books.train_watch.lap();
+    Stopwatch wall;
+    wall.start();
     parts_.method().round(round);
+    wall.stop();
+    seconds_of_server_ = wall.seconds() - parts_.books.train_watch.seconds();
+    absent_act_ = absent_act_ || state.absent_act;
+    coupled_ = coupled_ || state.coupled;
     return state.statistics;
   }
 
@@ -128,7 +140,7 @@ class Trials {
     Tensor sums, before;
     double seconds = 0;
     for (int repetition = 0; repetition < 3; ++repetition) {
-      statistics = round_of(1, one_);
+      statistics = round_of(first_clients(1), one_);
       seconds = parts_.books.train_watch.lap();
       before = std::exchange(sums, booked());
     }
@@ -162,16 +174,40 @@ class Trials {
     return first;
   }
 
+  /// As many as a round may have, some of every rank.
+  std::vector<std::int64_t> participants_of_all_ranks() const {
+    const std::int64_t all = parts_.partition.clients();
+    const std::int64_t count = std::max<std::int64_t>(parts_.cohort_limit(), 1);
+    std::vector<std::int64_t> clients;
+    for (std::int64_t i = 0; i < count; ++i) clients.push_back(i * all / count);
+    return clients;
+  }
+
+  std::int64_t host_bytes() const { return parts_.store->memory_bytes().host; }
+  /// Those that may take part, or all of a method that writes rows of others, too. Collective.
+  std::int64_t clients_with_rows() {
+    Tensor made = at::full({2}, host_bytes(), at::kLong);  // and of all clients
+    made[1] = parts_.store->full_bytes();
+    parts_.comm.sum_(made);
+    const std::int64_t all = parts_.partition.clients();
+    const bool written = made[0].item<std::int64_t>() >= made[1].item<std::int64_t>();
+    if (absent_act_ || written) return all;
+    return std::min(
+        all, checked_product(kWhat, {parts_.participants_limit(), parts_.config.run.rounds}));
+  }
+
   /// Of rounds of as many participants as this rank may have; more than two blocks are not tried.
   std::int64_t peak_of_rounds() {
     const auto mine = static_cast<std::int64_t>(parts_.placement().clients_of_rank(rank_).size());
     const std::int64_t participants =
         std::min(std::max<std::int64_t>(parts_.cohort_limit(), 1), mine);
     const std::int64_t width = std::min(parts_.block_width, participants);
-    const Peak of_block = peak_of(width);
+    const Peak of_block = peak_of(first_clients(width));
+    // Work between clients grows faster than their number.
+    if (coupled_) return std::max(of_block.process, peak_of(participants_of_all_ranks()).process);
     const std::int64_t tried = std::min(participants, 2 * width);
     if (tried == width) return of_block.process;
-    const Peak of_two = peak_of(tried);
+    const Peak of_two = peak_of(first_clients(tried));
     // What a process takes moves by more than a client's tensors: these alone tell what each
     // further one adds.
     const std::int64_t of_client =
@@ -185,12 +221,12 @@ class Trials {
     std::int64_t tensors = 0;
   };
 
-  Peak peak_of(std::int64_t count) {
+  Peak peak_of(const std::vector<std::int64_t>& clients) {
     restart_peak_memory();
     meter_.restart();
     for (int repetition = 0; repetition < 2; ++repetition) {
-      round_of(count, two_);
-      evaluate(first_clients(count));
+      round_of(clients, two_);
+      evaluate(clients);
     }
     return {.process = peak_memory(), .tensors = meter_.peak()};
   }
@@ -250,6 +286,9 @@ class Trials {
   TrainOptions two_steps_;
   LocalTrainer two_;  // what the second step needs of memory, all do
   std::int64_t rounds_ = 0;
+  bool absent_act_ = false;
+  bool coupled_ = false;
+  double seconds_of_server_ = 0;  // of the last round, all but training
   int rank_ = 0;
   std::vector<std::int64_t> clients_;
 };
@@ -257,43 +296,5 @@ class Trials {
 }  // namespace
 
 PlannedRun plan_run(Parts& parts) { return Trials(parts).run(); }
-
-PlannedMachine plan_machine(const Parts& parts, const PlannedRun& run, int ranks) {
-  const Placement there = parts.placed_on(ranks);
-  PlannedMachine machine{.ranks = ranks};
-  const std::int64_t state = parts.store->bytes_of_client();
-  const auto held = [&](std::span<const std::int64_t> clients) {
-    return parts.shard->packed_bytes(clients) + state * static_cast<std::int64_t>(clients.size());
-  };
-  std::int64_t fullest = 0;
-  for (int rank = 0; rank < ranks; ++rank) {
-    const std::vector<std::int64_t>& clients = there.clients_of_rank(rank);
-    machine.clients = std::max(machine.clients, static_cast<std::int64_t>(clients.size()));
-    fullest = std::max(fullest, held(clients));
-  }
-  const std::int64_t here = greatest(parts.comm, held(parts.shard->clients()));
-  machine.memory_bytes = run.memory_bytes - here + fullest;
-
-  constexpr std::int64_t kRounds = 200;
-  const std::int64_t rounds = std::max<std::int64_t>(1, std::min(parts.config.run.rounds, kRounds));
-  const bool moves = parts.moves_clients(there);
-  const auto share = 1 / static_cast<double>(rounds);
-  machine.balance = 0;
-  machine.balance_at_home = 0;
-  for (std::int64_t t = 1; t <= rounds; ++t) {
-    const RoundCosts costs =
-        costs_of_round(t, parts.moving_rules(there), parts.config.train,
-                       parts.trainer->stragglers(), parts.partition, *parts.store,
-                       [](const Move&) { return std::int64_t{0}; });  // one host: samples stay
-    const std::vector<std::int64_t> cohort = parts.draw(t).clients;
-    const std::vector<Move> planned =
-        moves ? plan_round(cohort, there, parts.moving_rules(there).range, costs)
-              : std::vector<Move>{};
-    machine.balance += share * balance_of(work_of_ranks(cohort, there, planned, costs));
-    machine.balance_at_home += share * balance_of(work_of_ranks(cohort, there, {}, costs));
-    machine.moved += share * static_cast<double>(planned.size());
-  }
-  return machine;
-}
 
 }  // namespace fedhpc

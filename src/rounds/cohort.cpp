@@ -82,10 +82,12 @@ std::vector<std::int64_t> draw_by_samples(
     DrawKey key, const Cohort& drawn, const Placement& placement,
     const std::function<double(std::int64_t client)>& samples) {
   std::vector<std::int64_t> clients;
+  std::map<std::int64_t, std::int64_t> wanted_of;  // by edge
+  for (const auto* some : {&drawn.clients, &drawn.away}) {
+    for (const std::int64_t client : *some) ++wanted_of[placement.edge_of(client)];
+  }
   for (const std::int64_t edge : drawn.edges) {
-    const auto is_here = [&](std::int64_t client) { return placement.edge_of(client) == edge; };
-    auto wanted =
-        std::ranges::count_if(drawn.clients, is_here) + std::ranges::count_if(drawn.away, is_here);
+    std::int64_t wanted = wanted_of[edge];
     const std::vector<std::int64_t>& members = placement.clients_of_edge(edge);
     std::vector<double> weights;
     for (const std::int64_t client : members) weights.push_back(samples(client));

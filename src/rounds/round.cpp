@@ -61,6 +61,7 @@ Block* Blocks::next() {
 Blocks Round::blocks() { return {state_, state_.here()}; }
 
 Blocks Round::absent_blocks() {
+  state_.absent_act = true;
   std::vector<std::int64_t> absent;
   std::ranges::set_difference(state_.services.shard.clients(), state_.cohort.clients,
                               std::back_inserter(absent));
@@ -87,6 +88,7 @@ double Round::share_of_clients() const {
 }
 
 Coupling Round::coupling(std::span<const std::int64_t> ids) {
+  state_.coupled = true;
   return {state_.services.topology.world(), ids};
 }
 

@@ -50,9 +50,12 @@ def resident(pid):
 
 
 class MemoryTest(AppCase):
+    def plan(self, *arguments):
+        return json.loads(self.run_ok("plan", *arguments, "--json").stdout)
+
     def planned_memory(self, arguments):
         """Bytes a rank needs by the plan."""
-        return json.loads(self.run_ok("plan", *arguments, "--json").stdout)["memory_per_rank_bytes"]
+        return self.plan(*arguments)["memory_per_rank_bytes"]
 
     def peak_of_run(self, arguments):
         """The largest resident memory of a run, in bytes."""
@@ -150,6 +153,7 @@ local_steps = 2
             "fedhm": ["--model.exclude=last", "--model.compression=8"],
             "fedpara": ["--model.exclude=last", "--model.compression=8"],
             "tdpfed": ["--algorithm.inner_steps=2", "--algorithm.factor_steps=2"],
+            "hierfavg": ["--topology.edges=4", "--algorithm.edge_rounds=8"],
             "sfedhp": ["--topology.edges=2", "--algorithm.edge_rounds=2", "--algorithm.inner_steps=2",
                        "--algorithm.gamma1=0.001", "--algorithm.gamma2=0.001"],
         }
@@ -192,10 +196,73 @@ test_draws = 2
                     peak[samples] = self.peak_of_run(arguments)
                 self.assertAlmostEqual((peak[1000] - peak[50]) / (planned[1000] - planned[50]), 1, delta=0.2)
 
+    def test_pairs_of_participants_take_what_the_plan_says(self):
+        """Square matrices of 2000 participants against those of 200."""
+        config = self.ini("""[run]
+rounds = 1
+progress = none
+checkpoint_every = 0
+[data]
+name = synthetic
+features = 10
+samples_per_client = 10
+[model]
+name = mlr
+[train]
+local_epochs = 0
+local_steps = 1
+""")
+        for method in ("pfedgraph", "feddwa"):
+            with self.subTest(method=method):
+                planned, peak = {}, {}
+                for clients in (200, 2000):
+                    arguments = [config, f"--algorithm.name={method}", f"--data.clients={clients}"]
+                    planned[clients] = self.planned_memory(arguments)
+                    peak[clients] = self.peak_of_run(arguments)
+                self.assertGreater(planned[2000] - planned[200], 3 * 2000 * 2000 * 8)
+                self.assertAlmostEqual((peak[2000] - peak[200]) / (planned[2000] - planned[200]), 1, delta=0.2)
+
+    def test_plan_counts_the_seconds_of_pairs_of_participants(self):
+        config = self.ini(INI)
+        keys = ["--data.clients=2000", "--topology.participation=1"]
+        seconds = {method: self.plan(config, *keys, f"--algorithm.name={method}")["seconds_per_round"]
+                   for method in ("fedavg", "pfedgraph")}
+        self.assertGreater(seconds["pfedgraph"], 3 * seconds["fedavg"])
+
+    def test_rows_of_clients_that_never_take_part_are_not_planned(self):
+        config = self.ini("""[run]
+rounds = 3
+progress = none
+checkpoint_every = 0
+[topology]
+participation = 0.01
+[data]
+name = glyphs
+clients = 2000
+samples_per_client = 10
+[model]
+name = dnn
+hidden = 100
+[train]
+local_epochs = 0
+local_steps = 1
+[algorithm]
+name = pfedsop
+""")
+        row = 79_510 * VALUE
+        few, many = self.planned_memory([config]), self.planned_memory([config, "--run.rounds=50"])
+        self.assertAlmostEqual((many - few) / (2 * row), 50 * 20 - 3 * 20, delta=20)
+        every = self.planned_memory([config, "--run.rounds=100"])
+        self.assertAlmostEqual((every - few) / (2 * row), 2000 - 3 * 20, delta=20)
+        self.assertAlmostEqual((self.planned_memory([config, "--run.rounds=1000"]) - every) / (2 * row), 0, delta=20)
+        of_a_hundred = [self.planned_memory([config, "--ranks", "100", f"--run.rounds={rounds}"]) for rounds in (3, 50)]
+        self.assertAlmostEqual((of_a_hundred[1] - of_a_hundred[0]) / (2 * row), 0, delta=5, msg="all 20 of a rank may be drawn")
+        self.assertLess(self.peak_of_run([config]), 1.1 * few)
+
     def test_plan_counts_what_evaluations_draw(self):
         config = self.ini(INI.replace("mlr", "dnn") + "[algorithm]\nname = pfedgp\n")
-        planned = [json.loads(self.run_ok("plan", config, "--data.clients=4", f"--algorithm.test_draws={draws}",
-                                          "--json").stdout)["seconds_per_round"] for draws in (20, 20000)]
+        planned = [self.plan(config, "--data.clients=4", f"--algorithm.test_draws={draws}")["seconds_per_round"]
+                   for draws in (20, 20000)]
         self.assertGreater(planned[1], 10 * planned[0])
 
     def test_a_store_of_many_clients_takes_what_the_plan_says(self):

@@ -15,12 +15,14 @@ struct PlannedRun {
   std::int64_t down_per_edge = 0;         ///< bytes
   double seconds_per_step = 0;            ///< of one client, in all trainings of a round together
   double seconds_of_evaluation = 0;       ///< of all clients, on the slowest rank
+  double seconds_of_server = 0;           ///< of a round beside training, with work between clients
+  std::int64_t clients_with_rows = 0;     ///< of all ranks, by the end
   double gradient_values_per_sample = 0;  ///< of a step; P for one gradient of all weights
   std::int64_t memory_bytes = 0;          ///< of host memory, of the process that takes the most
 };
 
 /// Measures by trial: rounds of the clients with the most samples, each of one local step or two,
-/// and evaluations of a few. Exact for payloads whose size does not depend on the data. Moves the
+/// and evaluations of a few; where the server works between clients, of all participants. Exact for payloads whose size does not depend on the data. Moves the
 /// method's state, so that no run may follow. Collective.
 PlannedRun plan_run(Parts& parts);
 

@@ -71,6 +71,8 @@ class RoundState {
   Cohort cohort;
   const Evaluated evaluated;
   std::int64_t edge_round = 0;  ///< the one in hand
+  bool absent_act = false;      ///< the method has asked for those that take no part
+  bool coupled = false;         ///< it has worked between clients
   Wire wire;
   /// One entry per client of this rank and local training, or pass of each_batch().
   std::vector<TrainStatistics> statistics;

@@ -23,7 +23,7 @@ class Plan:
 
     ranks: int
     memory_per_rank: float  # B held by a rank for data, models and state
-    seconds_per_round: float  # training and evaluation, on the machine that planned; an estimate
+    seconds_per_round: float  # training, evaluation and work between clients, on the machine that planned; an estimate
     rounds: int
     config: dict  # "section.key" -> text, whole, as the run's result file would have it
     metrics: tuple  # names of the series of /rounds that the run will have values of
