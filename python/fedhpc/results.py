@@ -156,7 +156,9 @@ class Results:
         return pd.concat([groups.size().rename("clients"), sums, means], axis=1)
 
     def model(self, state="final"):
-        """{name: array} of the model that `global_accuracy` is of, with PyTorch's names and shapes, buffers included.
+        """{name: array} of the global model after the last round, with PyTorch's names and shapes, buffers included.
+
+        In a complete run it is what the last `global_accuracy` is of; elsewhere that round may not have been evaluated.
 
         module.load_state_dict({name: torch.from_numpy(values) for name, values in results.model().items()})
 

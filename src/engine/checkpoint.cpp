@@ -10,6 +10,7 @@
 
 #include "fedhpc/core/build_info.hpp"
 #include "fedhpc/core/log.hpp"
+#include "fedhpc/core/process_memory.hpp"
 #include "fedhpc/engine/output.hpp"
 #include "fedhpc/engine/progress.hpp"
 #include "fedhpc/engine/recorder.hpp"
@@ -93,14 +94,18 @@ Resumption read_resumption(const std::string& path, const Tick& tick) {
     const bool tells = h5::has_attribute(state, kDivergedSince);  // older versions did not
     const std::int64_t diverged_since =
         tells ? h5::read_integer_attribute(state, kDivergedSince) : 0;
+    const auto round = h5::read_integer_attribute(state, "round");
+    const auto scored = h5::read_vector<std::int64_t>(file, "/clients/evaluated_rounds");
     return {.checkpoint = path,
             .config = read_config(file),
             .started = identity_of(file),
-            .round = h5::read_integer_attribute(state, "round"),
+            .round = round,
             .block = h5::read_integer_attribute(file, "block"),
             .diverged_since = diverged_since,
             .holds_initial_model = h5::exists(file, "/model/init/global"),
-            .of_own_code = h5::has_attribute(file, Digests::kCode)};
+            .of_own_code = h5::has_attribute(file, Digests::kCode),
+            .evaluated = !scored.empty() && scored.back() == round,
+            .inside_round = holds_partial(file)};
   } catch (const DataError&) {
     throw;
   } catch (const Error& error) {
@@ -181,7 +186,10 @@ void Checkpointer::write(std::int64_t round, const h5::Handle* results) {
       results == nullptr ? "" : lacking_room(path, *results, state.now, model);
   if (round == experiment_.config().run.rounds && is_left_out(lacking)) return;
   if (!lacking.empty()) throw Error(concat(lacking, "; make room, then ", way_on(results_)));
+  // What it takes need not come on top of what was freed before, nor stay for what comes after.
+  give_back_freed_memory();
   naming_file(path, results_, [&] { write_file(path, round, results, model); });
+  give_back_freed_memory();
   std::erase(kept_, path);
   kept_.push_back(path);
   if (kept_.size() > kKept) kept_.erase(kept_.begin());

@@ -60,8 +60,11 @@ void Experiment::run(const std::function<void(const RoundReport&)>& observe,
     in_round.leaving = leavable ? &leaving : nullptr;
     StateCopy before;
     if (leavable) visit_common_state(before);
+    // run.eval_every may have changed since the round was left: its own scores are those of all
+    // participants or of none.
+    const bool scored = partial_ ? partial_->evaluated : evaluated;
     RoundState state(in_round, t, parts_.draw(t),
-                     evaluated ? RoundState::Evaluated::Yes : RoundState::Evaluated::No,
+                     scored ? RoundState::Evaluated::Yes : RoundState::Evaluated::No,
                      std::move(partial_));
     Round round(state);
     parts_.method().round(round);

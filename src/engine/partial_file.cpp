@@ -80,6 +80,8 @@ void write_partial(Communicator& comm, const h5::Handle* file, const PartialRoun
   write_all_ranks(comm, open, "numbers", packed.numbers);
 }
 
+bool holds_partial(const h5::Handle& file) { return h5::exists(file, kGroup); }
+
 std::unique_ptr<PartialRound> read_partial(Communicator& comm, const h5::Handle* file,
                                            const std::string& path) {
   const std::string group = kGroup;
@@ -102,7 +104,14 @@ std::unique_ptr<PartialRound> read_partial(Communicator& comm, const h5::Handle*
   PackedRound packed{.integers = read_own<std::int64_t>(comm, file, group + "/integers"),
                      .numbers = read_own<double>(comm, file, group + "/numbers")};
   std::unique_ptr<PartialRound> round;
-  fail_together(comm, [&] { round = std::make_unique<PartialRound>(unpack(packed)); });
+  fail_together(comm, [&] {
+    try {
+      round = std::make_unique<PartialRound>(unpack(packed));
+    } catch (const DataError& error) {
+      throw DataError(concat("checkpoint '", path, "' cannot be used: ", error.what(),
+                             "; go on from a checkpoint before it"));
+    }
+  });
   return round;
 }
 

@@ -16,6 +16,9 @@ namespace fedhpc {
 /// (others: nullptr). Writes nothing where `round` is null, on all ranks alike. Collective.
 void write_partial(Communicator& comm, const h5::Handle* file, const PartialRound* round);
 
+/// Whether it wrote anything.
+bool holds_partial(const h5::Handle& file);
+
 /// Reads what write_partial() wrote; null where there is nothing. Collective. Throws DataError, the
 /// same on every rank, where another number of ranks wrote it.
 std::unique_ptr<PartialRound> read_partial(Communicator& comm, const h5::Handle* file,

@@ -67,7 +67,9 @@ class Unpacker {
   }
 
  private:
-  static DataError broken() { return DataError("its round under way is damaged"); }
+  static DataError broken() {
+    return DataError("its round under way is damaged, or of an earlier version");
+  }
   template <typename T>
   static T next(const std::vector<T>& values, std::size_t& place) {
     if (place >= values.size()) throw broken();
@@ -90,6 +92,16 @@ void walk_size(Unpacker& unpacker, Values& values) {
   std::int64_t size = 0;
   unpacker.integer(size);
   values.resize(unpacker.length(size));
+}
+
+void walk(Packer& packer, bool& flag) {
+  std::int64_t value = flag ? 1 : 0;
+  packer.integer(value);
+}
+void walk(Unpacker& unpacker, bool& flag) {
+  std::int64_t value = 0;
+  unpacker.integer(value);
+  flag = unpacker.length(value) == 1;
 }
 
 template <typename Walker>
@@ -147,6 +159,7 @@ void walk(Walker& walker, std::string& text) {
 
 template <typename Walker>
 void walk(Walker& walker, PartialRound& round) {
+  walk(walker, round.evaluated);
   walker.integer(round.passes);
   walk(walker, round.done);
   walk_size(walker, round.means);
@@ -157,9 +170,7 @@ void walk(Walker& walker, PartialRound& round) {
   walk(walker, round.times.clients);
   walk(walker, round.times.edges);
   walk(walker, round.times.slowest);
-  std::int64_t open = round.times.edge_round_open ? 1 : 0;
-  walker.integer(open);
-  round.times.edge_round_open = open != 0;
+  walk(walker, round.times.edge_round_open);
   walk_size(walker, round.statistics);
   for (TrainStatistics& statistics : round.statistics) walk(walker, statistics);
   std::vector<std::pair<std::string, std::vector<double>>> notes(round.notes.begin(),

@@ -77,6 +77,7 @@ void RoundState::go_home() {
 }
 
 void RoundState::save(PartialRound& partial) const {
+  partial.evaluated = evaluated == Evaluated::Yes;
   partial.ledger = wire.ledger();
   partial.times = wire.clock().times();
   partial.statistics = statistics;

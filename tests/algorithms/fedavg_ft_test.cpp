@@ -1,10 +1,13 @@
+#include <cmath>
 #include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
 #include "fedhpc/comm/session.hpp"
 
 #include "fixtures/fine_tuning_case.hpp"
+#include "fixtures/resumed_run.hpp"
 #include "reference/fedavg_ft_reference.hpp"
 #include "reference/fedavg_reference.hpp"
 
@@ -107,6 +110,34 @@ TEST(FedAvgFT, BooksOneModelEachWay) {
     EXPECT_EQ(metrics.participants, 4);
     EXPECT_EQ(metrics.bytes_down_client_cloud, 4 * 4 * model);
     EXPECT_EQ(metrics.bytes_up_client_cloud, 4 * 2 * model);
+  }
+}
+
+TEST(FedAvgFT, ARoundLeftInsideIsScoredAsItBegan) {
+  const auto world = world_communicator(60);
+  const Keys every{{"run.eval_every", "1"}};
+  const Keys last{{"run.eval_every", "3"}};
+  for (const bool seldom_first : {true, false}) {
+    Keys keys = with_fedavg_ft({{"run.rounds", "3"},
+                                {"run.grace_seconds", "0"},
+                                {"train.block", "1"},
+                                {"topology.participation", "1"}});
+    const Keys& first = seldom_first ? last : every;
+    const Keys& then = seldom_first ? every : last;
+    const TinyResult straight = run(keys, *world);
+    keys["run.eval_every"] = first.begin()->second;
+    int left = 0;
+    const TinyResult parts = run_left_in_rounds(keys, *world, left, then);
+    ASSERT_GT(left, 0);
+    EXPECT_TRUE(parts.global.equal(straight.global));
+    if (world->rank() != 0) continue;
+    const std::vector<double> expected = own_series(keys, straight, kReceptionAccuracy);
+    const std::vector<double> actual = own_series(keys, parts, kReceptionAccuracy);
+    EXPECT_EQ(std::isnan(actual[0]), seldom_first);
+    EXPECT_EQ(std::isnan(actual[1]), !seldom_first);
+    for (const std::size_t t : {0, 1, 2}) {
+      EXPECT_TRUE(std::isnan(actual[t]) || actual[t] == expected[t]) << "round " << t + 1;
+    }
   }
 }
 

@@ -92,6 +92,36 @@ class GoOn(Case):
         self.assertIn("going on after round 4", self.go_on("--run.rounds=6"))
         self.assertEqual((rounds_in(self.folder / "run.h5"), self.aside()), (6, []))
 
+    def test_it_does_not_end_after_a_round_that_was_not_evaluated(self):
+        process = start("run", "run.ini", "--run.rounds=5000", "--run.eval_every=5000", cwd=self.folder)
+        wait_until(process, lambda: rounds_in(self.folder / "run.h5") >= 3)
+        os.kill(process.pid, signal.SIGTERM)
+        self.assertEqual(finish(process).returncode, 75)
+        done = rounds_in(self.folder / "run.h5")
+        told = f"run.rounds = {done} would end the run after a round that was not evaluated (checkpoint " \
+               f"'run.ckpt.{done}.h5'); allowed: at least {done + 1}"
+        self.refused(["run", "run.ini", "--go-on", f"--run.rounds={done}", "--run.eval_every=5000"], told)
+        self.refused(["resume", "run.h5", f"--run.rounds={done}"], told)
+        self.run_ok("resume", "run.h5", f"--run.rounds={done + 1}")
+        with h5py.File(self.folder / "run.h5") as file:
+            self.assertEqual(file["clients/evaluated_rounds"][:].tolist(), [done + 1])
+
+    def test_a_cosine_keeps_its_period(self):
+        keys = ["--train.lr_schedule=cosine", "--train.lr_final=0.1"]
+        self.go_on(*keys)
+        for rounds, more in ((6, []), (7, ["--train.lr_period=auto"])):
+            self.assertIn(f"round {rounds}/{rounds}", self.go_on(*keys, *more, f"--run.rounds={rounds}"))
+        self.run_ok("run", "run.ini", *keys, "--train.lr_period=4", "--run.rounds=7", "--run.output=straight.h5")
+        straight, resumed = (contents(self.folder / f"{name}.h5") for name in ("straight", "run"))
+        self.assertEqual(resumed["rounds/train_loss"], straight["rounds/train_loss"])
+        self.ini(RUN.replace("[train]", "[train]\nlr_period = 5"), "given.ini")
+        self.run_ok("run", "given.ini", "--go-on", *keys, "--train.lr_period=auto", "--run.rounds=8", "--run.output=run.h5")
+        self.refused(["run", "run.ini", "--go-on", *keys, "--run.rounds=9", "--train.lr_period=7"],
+                     "train.lr_period = 7 (was 4)")
+        for rounds in (8, 5):  # the second time without a checkpoint
+            self.assertIn("nothing to do: run.h5 is complete with 8 rounds", self.go_on(*keys, f"--run.rounds={rounds}"))
+            self.without_checkpoints()
+
     def test_fewer_rounds_than_there_are_leave_it_as_it_is(self):
         self.go_on("--run.rounds=6")
         for checkpoint in (True, False):

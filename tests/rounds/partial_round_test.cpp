@@ -9,7 +9,7 @@ namespace fedhpc::testing {
 namespace {
 
 PartialRound example() {
-  PartialRound round{.passes = 3, .done = {4, 1}};
+  PartialRound round{.evaluated = true, .passes = 3, .done = {4, 1}};
   const Tensor values = at::arange(6, at::kDouble).view({2, 3});
   round.means.push_back({.result = values.to(at::kFloat), .open = nullptr});
   round.means.push_back(
@@ -27,6 +27,7 @@ PartialRound example() {
 TEST(PartialRound, ComesBackAsItWas) {
   const PartialRound expected = example();
   const PartialRound actual = unpack(pack(expected));
+  EXPECT_TRUE(actual.evaluated);
   EXPECT_EQ(actual.passes, expected.passes);
   EXPECT_EQ(actual.done, expected.done);
   ASSERT_EQ(actual.means.size(), 3);

@@ -29,7 +29,9 @@ struct Resumption {
   std::int64_t block = 1;           ///< clients trained together
   std::int64_t diverged_since = 0;  ///< the round in which it began to diverge; 0: none
   bool holds_initial_model = false;
-  bool of_own_code = false;  ///< its method is of a plug-in or in Python
+  bool of_own_code = false;   ///< its method is of a plug-in or in Python
+  bool evaluated = true;      ///< the last of the rounds done
+  bool inside_round = false;  ///< the next round has begun
 };
 
 /// Reads the resumption of a run from a checkpoint. Throws DataError for a file that is not a whole

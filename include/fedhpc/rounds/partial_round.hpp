@@ -22,6 +22,7 @@ struct PartialMean {
 /// The work a rank has done of a round that is left between two blocks. Another process goes on
 /// from it with the same bits, on the same number of ranks only.
 struct PartialRound {
+  bool evaluated = false;            ///< whether models are scored in the round
   std::int64_t passes = 0;           ///< ways through the participants that are over
   std::vector<std::int64_t> done;    ///< clients of the way under way whose block is done
   std::vector<PartialMean> means{};  ///< in the order the method asked for them
