@@ -40,8 +40,9 @@ constexpr CommandHelp kCommandHelp[] = {
   Keys that may change:
 )"},
     {"plan", R"(fedhpc plan CONFIG.ini [--json|--series] [--ranks N] [--section.key=value ...]
-  Trains a few steps to be timed, of all participants where the server works between them: clients and memory of a rank, bytes of a participant
-  (and of an edge) in a round, seconds of a round, values of sample gradients. Under mpirun it
+  Trains a few steps to be timed, of all participants where the server works between them. It
+  tells clients and memory of a rank, bytes of a participant (and of an edge) in a round,
+  seconds of a round, values of sample gradients. Under mpirun it
   plans for as many ranks, with --ranks for those of a machine that is not there: how even their
   work would be (balance: mean over maximum, without and with moves), and their memory.
   Seconds are of the participants: absent clients that train as well (training or learn = all) come on top.

@@ -37,6 +37,14 @@ class GoOn(Case):
     def aside(self):
         return sorted(path.name for path in self.folder.glob("*.old*"))
 
+    def interrupted(self, *arguments):
+        """Begins a run of many rounds and asks it to stop after some: the number of rounds done."""
+        process = start("run", "run.ini", "--run.rounds=5000", *arguments, cwd=self.folder)
+        wait_until(process, lambda: rounds_in(self.folder / "run.h5") >= 3)
+        os.kill(process.pid, signal.SIGTERM)
+        self.assertEqual(finish(process).returncode, 75)
+        return rounds_in(self.folder / "run.h5")
+
     def test_a_run_begins_and_is_found_complete(self):
         for ranks in (0, 2):
             with self.subTest(ranks=ranks):
@@ -64,19 +72,12 @@ class GoOn(Case):
                 self.assertEqual(resumed[name], straight[name], name)
 
     def test_an_interrupted_run_goes_on(self):
-        process = start("run", "run.ini", "--go-on", "--run.rounds=5000", cwd=self.folder)
-        wait_until(process, lambda: rounds_in(self.folder / "run.h5") >= 3)
-        os.kill(process.pid, signal.SIGTERM)
-        self.assertEqual(finish(process).returncode, 75)
-        done = rounds_in(self.folder / "run.h5")
+        done = self.interrupted("--go-on")
         self.assertIn(f"going on after round {done} from run.ckpt.{done}.h5", self.go_on(f"--run.rounds={done + 2}"))
         self.assertEqual(rounds_in(self.folder / "run.h5"), done + 2)
 
     def test_a_run_whose_checkpoints_are_damaged_tells_how_it_begins_anew(self):
-        process = start("run", "run.ini", "--go-on", "--run.rounds=5000", cwd=self.folder)
-        wait_until(process, lambda: rounds_in(self.folder / "run.h5") >= 3)
-        os.kill(process.pid, signal.SIGTERM)
-        self.assertEqual(finish(process).returncode, 75)
+        self.interrupted("--go-on")
         for path in self.folder.glob("run.ckpt.*"):
             damaged = bytearray(path.read_bytes())
             damaged[len(damaged) // 2] ^= 4
@@ -93,11 +94,7 @@ class GoOn(Case):
         self.assertEqual((rounds_in(self.folder / "run.h5"), self.aside()), (6, []))
 
     def test_it_does_not_end_after_a_round_that_was_not_evaluated(self):
-        process = start("run", "run.ini", "--run.rounds=5000", "--run.eval_every=5000", cwd=self.folder)
-        wait_until(process, lambda: rounds_in(self.folder / "run.h5") >= 3)
-        os.kill(process.pid, signal.SIGTERM)
-        self.assertEqual(finish(process).returncode, 75)
-        done = rounds_in(self.folder / "run.h5")
+        done = self.interrupted("--run.eval_every=5000")
         told = f"run.rounds = {done} would end the run after a round that was not evaluated (checkpoint " \
                f"'run.ckpt.{done}.h5'); allowed: at least {done + 1}"
         self.refused(["run", "run.ini", "--go-on", f"--run.rounds={done}", "--run.eval_every=5000"], told)

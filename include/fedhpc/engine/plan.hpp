@@ -22,8 +22,9 @@ struct PlannedRun {
 };
 
 /// Measures by trial: rounds of the clients with the most samples, each of one local step or two,
-/// and evaluations of a few; where the server works between clients, of all participants. Exact for payloads whose size does not depend on the data. Moves the
-/// method's state, so that no run may follow. Collective.
+/// and evaluations of a few; where the server works between clients, of all participants. Exact for
+/// payloads whose size does not depend on the data. Moves the method's state, so that no run may
+/// follow. Collective.
 PlannedRun plan_run(Parts& parts);
 
 /// What a run means to the ranks of a machine, which need not be there.
