@@ -23,15 +23,16 @@ set -uo pipefail
 if [ "${1:-}" = --shards ]; then
   export GTEST_TOTAL_SHARDS=$2 GTEST_SHARD_INDEX
   shift 2
-  logs=$(mktemp -d)
+  logs=$(mktemp -d) all_jobs=()
   # shellcheck disable=SC2154
   trap 'kill $(jobs -p) 2>/dev/null; cat "$logs"/* 2>/dev/null; rm -rf "$logs"' EXIT
   trap 'trap "" TERM INT; exit 124' TERM INT  # timeout sends it twice
   for ((GTEST_SHARD_INDEX = 0; GTEST_SHARD_INDEX < GTEST_TOTAL_SHARDS; ++GTEST_SHARD_INDEX)); do
     "$@" >"$logs/$(printf %03d "$GTEST_SHARD_INDEX")" 2>&1 </dev/null &
+    all_jobs+=($!)  # jobs -p forgets one that ends before the next begins
   done
   all=77
-  for job in $(jobs -p); do
+  for job in "${all_jobs[@]}"; do
     wait "$job"
     code=$?
     if [ "$all" -eq 77 ] || { [ "$all" -eq 0 ] && [ $code -ne 77 ]; }; then all=$code; fi
@@ -75,11 +76,12 @@ pack() (
   find "$name" -name '*.log' -size +4M | while read -r log; do tail -c 1M "$log" >"$log.end"; done
   find "$name" -type f -size +4M >"$name/left_out.txt"
   [ -s "$name/left_out.txt" ] || rm "$name/left_out.txt"
-  find "$name" -type f ! -size +4M -print0 | tar -czf "$name.tar.gz.new" --null -T - &&
-    mv "$name.tar.gz.new" "$name.tar.gz"
+  find "$name" -type f ! -size +4M -print0 | tar -czf "$name.tar.gz.new" --null -T -
+  [ $? -le 1 ] && mv "$name.tar.gz.new" "$name.tar.gz"  # 1: a file was still written to
 )
 trap pack EXIT
-trap 'trap "" TERM INT HUP; exit 124' TERM INT HUP  # timeout sends it twice
+# timeout, which gives a part a process group of its own, hands it the signal. It may come twice.
+trap 'trap "" TERM INT HUP; kill $(jobs -p) 2>/dev/null && wait; exit 124' TERM INT HUP
 
 note() { printf '%-28s %-8s %s\n' "$1" "$2" "$3" | tee -a "$out/table.txt"; }
 : >"$out/table.txt"
@@ -267,8 +269,8 @@ fi
 if [ -x "$build/fedhpc" ]; then
   nsys=$(tool nsys "$toolkit/bin")
   if [ -n "$nsys" ]; then
-    part nsys "$run" "$nsys" profile --force-overwrite true --trace cuda,nvtx,cublas --output "$out/round" \
-      "${quick[@]}" --run.rounds=1
+    part nsys "$run" "$nsys" profile --force-overwrite true --trace cuda,nvtx,cublas --cuda-graph-trace node \
+      --output "$out/round" "${quick[@]}" --run.rounds=1
     part nsys_kernels "$nsys" stats --report cuda_gpu_kern_sum,nvtx_sum "$out/round.nsys-rep"
   else
     no nsys "no nsys"

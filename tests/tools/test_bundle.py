@@ -136,6 +136,12 @@ class Bundle(unittest.TestCase):
             return {Path(member.name).name: archive.extractfile(member).read().decode()
                     for member in archive if member.isfile()}
 
+    @staticmethod
+    def wait_for(file, seconds=20):
+        end = time.monotonic() + seconds
+        while not file.exists() and time.monotonic() < end:
+            time.sleep(.05)
+
     def test_a_card_s_parts_have_verdicts_of_their_own(self):
         parts = ["smoke_run", "kernels_test", "memcheck_kernels", "device_test", "nccl"]
         told = subprocess.run(**self.on_a_card(parts), capture_output=True, text=True, check=False)
@@ -172,20 +178,35 @@ class Bundle(unittest.TestCase):
         self.assertEqual([script.communicate(timeout=50)[0] for script in scripts], ["begun\nbegun\n"] * 10)
 
     def test_what_a_card_has_shown_comes_back_from_a_script_that_is_stopped(self):
-        with subprocess.Popen(**self.on_a_card(["smoke_run", "device_training"]), stdout=subprocess.PIPE, text=True) as script:
-            for line in script.stdout:
-                if line.startswith("smoke_run "):
-                    break
+        part = self.folder / "part"  # its process, once it runs
+        how = self.on_a_card(["smoke_run", "device_training"], {
+            "bench/device_training": f"echo $$ > {part}.new; mv {part}.new {part}; while echo shown; do :; done"},
+            FEDHPC_PART_SECONDS="20")
+        with subprocess.Popen(**how, stdout=subprocess.DEVNULL) as script:
+            self.wait_for(part)
             script.terminate()
-            script.communicate(timeout=30)
-        self.assertIn("PASS", self.came_back()["table.txt"])
+            self.assertEqual(script.wait(timeout=30), 124)
+        with self.assertRaises(ProcessLookupError):
+            os.kill(int(part.read_text(encoding="utf-8")), 0)
+        files = self.came_back()
+        self.assertIn("PASS", files["table.txt"])
+        log = files.get("device_training.log") or files["device_training.log.end"]  # its end where it is long
+        self.assertTrue(log.endswith("shown\n"), log[-100:])
+
+    def test_an_archive_has_a_log_that_something_still_writes_to(self):
+        writes = "timeout 3 sh -c 'while echo shown; do :; done' & sleep .2; exit 0"
+        self.assertIn(" PASS ", self.verdicts(0, ["smoke_run"], {"fedhpc": writes})["smoke_run"])
+
+    def test_no_failure_is_lost_of_a_shard_that_ends_before_the_next_begins(self):
+        one = 'test "$GTEST_SHARD_INDEX" != 0 || exit 1; sleep .2'
+        codes = {subprocess.run([PROJECT / "bench/on_a_card.sh", "--shards", "12", "sh", "-c", one], check=False).returncode
+                 for _ in range(10)}
+        self.assertEqual(codes, {1})
 
     def test_what_a_card_has_shown_is_packed_after_every_part(self):
         how = self.on_a_card(["smoke_run", "device_training"], {"bench/device_training": "sleep 5"})
         with subprocess.Popen(**how, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as script:
-            end = time.monotonic() + 4
-            while not (self.folder / "out.tar.gz").exists() and time.monotonic() < end:
-                time.sleep(.05)
+            self.wait_for(self.folder / "out.tar.gz", 4)
             script.kill()
         self.assertRegex(self.came_back()["table.txt"], "^smoke_run +PASS [^\n]*\n$")
 
@@ -200,6 +221,7 @@ class Bundle(unittest.TestCase):
                 ("device_training_reproducible", f"{common} --loop_clients 3 --precision fp32 ", " --models dnn"),
                 ("device_training_py", f"{PROJECT}/bench/device_training.py {common} --clients 10 ", ".csv")):
             self.assertRegex(files[part + ".log"], f"^{begin}.*{end}\n$")
+        self.assertIn(" --cuda-graph-trace node ", files["nsys.log"])  # else no kernel of a captured step has a line
         limited = (self.folder / "bin/timeout.log").read_text(encoding="utf-8")
         for program in ("nvidia-smi --query", f"{PROJECT}/tools/with_libraries.sh {self.build}/fedhpc --version",
                         f"{PROJECT}/tools/with_libraries.sh mpirun --version", "python3 -c import torch"):
