@@ -68,19 +68,16 @@ if(_missing)
 endif()
 set(FEDHPC_KERNELS_ENABLED ON)
 
-# Code for some generations of cards, each good for later ones of its generation, and PTX of the last
-# for those to come.
+# Code for some generations of cards, each good for later ones of its generation, and PTX for those between them
+# (11.x) and to come.
 if(NOT DEFINED FEDHPC_CUDA_ARCHITECTURES)
   execute_process(COMMAND "${CUDAToolkit_NVCC_EXECUTABLE}" --list-gpu-code OUTPUT_VARIABLE _known)
-  set(_architectures 80 90)
+  set(_architectures 80-real 90)
   foreach(_newer 100 120)
     if(_known MATCHES "sm_${_newer}[^0-9]")
       list(APPEND _architectures ${_newer})
     endif()
   endforeach()
-  list(POP_BACK _architectures _last)
-  list(TRANSFORM _architectures APPEND "-real")
-  list(APPEND _architectures ${_last})
   set(FEDHPC_CUDA_ARCHITECTURES "${_architectures}" CACHE STRING
       "Cards to compile kernels for, as in CMAKE_CUDA_ARCHITECTURES")
 endif()

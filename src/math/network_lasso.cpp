@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 
 #include "fedhpc/core/device.hpp"
@@ -133,6 +134,13 @@ class ColumnsInTiles {
   Tensor sums_;  // [stripes, E x terms] float64
 };
 
+/// Of any rank: all solve theirs in one place, for p = infinity takes other steps in another. Collective.
+std::int64_t most_columns(Communicator& comm, const Tensor& z) {
+  Tensor most = at::full({1}, z.size(1), at::kLong);
+  comm.max_(most);
+  return most.item<std::int64_t>();
+}
+
 }  // namespace
 
 NetworkLasso::NetworkLasso(SimilarityGraph graph, const NetworkLassoOptions& options)
@@ -154,7 +162,7 @@ NetworkLassoReport NetworkLasso::solve_(Communicator& comm, const Tensor& z, con
     z.copy_(target);
     return {};
   }
-  if (on_device(z) && !fits_on_device()) {
+  if (on_device(z) && !fits_on_device(graph_.nodes, most_columns(comm, z))) {
     const HostEdit edit(z);
     return solve_(comm, edit.values(), on_host(target), eta);
   }

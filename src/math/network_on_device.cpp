@@ -23,10 +23,6 @@ namespace {
 
 static_assert(DeviceNetwork::kStripe == NetworkLasso::kStripe);
 
-// (I + c L)^-1 is a full matrix: of more nodes it takes seconds to make. A product in order sums up to
-// so many terms at once.
-constexpr std::int64_t kMostNodes = DeviceProduct::kPart;
-
 /// (I + c L)^-1 of the graph's Laplacian, [1, N, N] float64 in host memory.
 Tensor inverse_of(const SimilarityGraph& graph, double c) {
   Tensor system = at::eye(graph.nodes, at::kDouble);
@@ -105,7 +101,7 @@ class ColumnsOnDevice {
   const Tensor& sums() const { return sums_; }
 
   void take_(const Tensor& z, const Tensor& target, VectorNorm norm) {
-    stripes_ = (z.size(1) + DeviceNetwork::kStripe - 1) / DeviceNetwork::kStripe;
+    stripes_ = stripes_of(z.size(1));
     const std::int64_t width = stripes_ * DeviceNetwork::kStripe;
     const auto whole = [&](const Tensor& columns) {
       Tensor filled = at::zeros({nodes_, width}, columns.options());
@@ -219,8 +215,6 @@ class ColumnsOnDevice {
 };
 
 }  // namespace
-
-bool NetworkLasso::fits_on_device() const { return graph_.nodes <= kMostNodes; }
 
 template <typename T>
 std::unique_ptr<NetworkLasso::Solver> NetworkLasso::solver_on_device(double eta) const {

@@ -112,9 +112,9 @@ void product_on_device(DeviceProduct product, Summation summation) {
   if (summation != Summation::Reproducible) {
     return device_kernels<MathKernels>().product(product);
   }
-  constexpr std::int64_t kMostStride = std::int64_t{1} << 26;
-  require(product.a.row_stride < kMostStride && product.b.row_stride < kMostStride,
-          "places within a tile are counted in 32 bits");
+  require(product.a.row_stride < DeviceProduct::kTooLong &&
+              product.b.row_stride < DeviceProduct::kTooLong,
+          "rows of a product in order are short enough");
   const std::int64_t parts = DeviceProduct::parts_of(product.inner);
   Tensor room;
   if (parts > 1) {

@@ -2,6 +2,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include "fedhpc/core/error.hpp"
+#include "fedhpc/math/device_kernels.hpp"
 #include "fedhpc/models/device_kernels.hpp"
 
 #include "models/device_convolution.hpp"
@@ -47,6 +49,14 @@ DeviceTurn DeviceConvolution::turning(const Tensor& stack, const Tensor& images)
 }
 
 MatrixStack DeviceConvolution::outputs_of_groups(const Tensor& images) const {
+  // A channel of all samples is a row of the product, and so are the columns'.
+  if (arithmetic_.summation == Summation::Reproducible &&
+      images.stride(2) >= DeviceProduct::kTooLong) {
+    throw ConfigError(concat("run.reproducible on a device takes convolutions of fewer than ",
+                             DeviceProduct::kTooLong, " places in a batch, and this one has ",
+                             images.stride(2), ", ", out_.places(),
+                             " a sample; use a smaller train.batch_size"));
+  }
   const std::int64_t channels = out_.channels / groups_;
   return {.data = images.data_ptr(),
           .stack_stride = groups_ == 1 ? images.stride(0) : channels * images.stride(2),

@@ -1,5 +1,6 @@
 #include "fedhpc/models/model.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include <ATen/ops/from_blob.h>
@@ -35,6 +36,10 @@ Activations Model::make_activations(std::int64_t clients, std::int64_t batch,
   made.arithmetic = arithmetic;
   made.convolutions = convolutions_.get();
   return made;
+}
+
+void Model::keep_columns(std::int64_t most) {
+  convolutions_->kept_bytes()->most = std::min(most, kKeptBytes);
 }
 
 std::string ParameterNames::of(std::size_t index, std::string_view what) const {

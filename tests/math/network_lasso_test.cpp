@@ -12,6 +12,7 @@
 #include "fedhpc/math/order_free_sum.hpp"
 
 #include "math/laplacian_solver.hpp"
+#include "math/network_solver.hpp"
 #include "reference/simnet_reference.hpp"
 
 namespace fedhpc {
@@ -364,6 +365,13 @@ TEST(OrderFreeSum, IsTheSameInAnyOrder) {
   EXPECT_EQ(order_free_sum(*comm, at::full({1, 1}, 5e-324, at::kDouble)).item<double>(), 5e-324);
   parts[4][2].fill_(std::numeric_limits<double>::infinity());
   EXPECT_TRUE(order_free_sum(*comm, parts).isnan().all().item<bool>());
+}
+
+TEST(NetworkLasso, GoesToTheHostWhereADeviceHasNoProductForIt) {
+  constexpr std::int64_t kTooLong = std::int64_t{1} << 26;
+  EXPECT_TRUE(fits_on_device(1024, kTooLong - NetworkLasso::kStripe));
+  EXPECT_FALSE(fits_on_device(2, kTooLong - NetworkLasso::kStripe + 1)) << "whole stripes count";
+  EXPECT_FALSE(fits_on_device(1025, 1));
 }
 
 }  // namespace

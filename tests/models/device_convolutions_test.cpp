@@ -14,6 +14,7 @@
 #include "fixtures/device.hpp"
 #include "fixtures/device_passes.hpp"
 #include "models/convolution_choice.hpp"
+#include "models/device_convolution.hpp"
 
 // Convolutions on a device, by every way, against those of the host.
 namespace fedhpc::testing {
@@ -204,6 +205,29 @@ TEST_F(DeviceConvolutions, ConvolutionsOfAShapeAreTriedOnce) {
   EXPECT_EQ(waits_of(setting), untried);
 }
 
+TEST_F(DeviceConvolutions, BatchesTooLargeForAProductInOrderAreRefusedInWords) {
+  const auto options = at::TensorOptions(at::kFloat).device(current_cuda_device());
+  const ImageShape shape{1, 3, 3};
+  const Tensor weights = at::ones({1, 1}, options);
+  const Tensor x = at::ones({1, 1, 9}, options);
+  const auto forward = [&](std::int64_t channel_stride, Summation summation) {
+    // A sample of a batch, by channels.
+    const Tensor y = at::empty({9}, options).as_strided({1, 1, 1, 9}, {9, 9, channel_stride, 1});
+    const Saved nothing;
+    const Pass pass{weights, nothing, Use::Evaluation, {.summation = summation}};
+    DeviceConvolution(shape, shape, {1, 1, 0}, 1, pass).forward(weights, {}, x, y);
+    return y.sum().item<float>();
+  };
+  EXPECT_EQ(forward(DeviceProduct::kTooLong - 1, Summation::Reproducible), 9);
+  EXPECT_EQ(forward(DeviceProduct::kTooLong, Summation::Fast), 9);
+  try {
+    forward(DeviceProduct::kTooLong, Summation::Reproducible);
+    FAIL() << "a row too long";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("use a smaller train.batch_size"), std::string::npos);
+  }
+}
+
 TEST_F(DeviceConvolutions, WaysThatFailOrAreSlowAreToldAndNotTaken) {
   ConvolutionTrials trials;
   const ConvolutionCase of{.direction = ConvolutionDirection::Forward,
@@ -238,6 +262,25 @@ TEST_F(DeviceConvolutions, WaysThatFailOrAreSlowAreToldAndNotTaken) {
   ragged.batch = 3;
   EXPECT_EQ(trials.fastest(ragged, current_cuda_device(), run), way);
   EXPECT_EQ(runs, before) << "batches up to the same power of two share their trials";
+}
+
+TEST_F(DeviceConvolutions, KeepColumnsWhereAModelHasRoomForThem) {
+  const ForcedConvolution forced("unfolded");
+  const auto options = at::TensorOptions(at::kFloat).device(current_cuda_device());
+  const ImageShape in{2, 5, 5};
+  Model model =
+      model_of(in.values(), std::make_unique<Conv2d>("conv", in, 3, Window{3, 1, 1}, Bias::None));
+  const Tensor weights = start_of(model).weights.to(options);
+  const Shape shape{kPassClients, 2 * 9, kPassBatch * 25};
+  const std::int64_t bytes = c10::multiply_integers(shape) * std::int64_t{sizeof(float)};
+  for (const std::int64_t most : {bytes, bytes - 1}) {
+    model.keep_columns(most);
+    const Activations activations =
+        model.make_activations(kPassClients, kPassBatch, options, Use::Training);
+    model.forward(weights, activations);
+    const auto& kept = *static_cast<const KeptColumns*>(activations.saved[2].of_part.get());
+    EXPECT_EQ(kept.of(activations.values[1], shape).defined(), most == bytes);
+  }
 }
 
 TEST_F(DeviceConvolutions, PassesCanBeCaptured) {

@@ -8,7 +8,7 @@ namespace fedhpc {
 namespace {
 
 TEST(KeptColumns, AreThoseOfTheirImagesUntilTheyAreDropped) {
-  const auto total = std::make_shared<std::int64_t>(0);
+  const auto total = std::make_shared<KeptColumns::Room>();
   const Tensor images = at::empty({2, 3, 4}, at::kFloat);
   const Tensor others = at::empty({2, 3, 4}, at::kFloat);
   KeptColumns kept;
@@ -17,18 +17,18 @@ TEST(KeptColumns, AreThoseOfTheirImagesUntilTheyAreDropped) {
   EXPECT_TRUE(kept.of(images, {2, 5}).is_same(columns));
   EXPECT_FALSE(kept.of(images, {2, 6}).defined());
   EXPECT_FALSE(kept.of(others, {2, 5}).defined());
-  EXPECT_EQ(*total, 2 * 5 * 4);
+  EXPECT_EQ(total->kept, 2 * 5 * 4);
   EXPECT_TRUE(kept.make(others, {3, 5}, total).defined());
   EXPECT_FALSE(kept.of(images, {2, 5}).defined());
-  EXPECT_EQ(*total, 3 * 5 * 4);
+  EXPECT_EQ(total->kept, 3 * 5 * 4);
   kept.drop();
   kept.drop();
   EXPECT_FALSE(kept.of(others, {3, 5}).defined());
-  EXPECT_EQ(*total, 0);
+  EXPECT_EQ(total->kept, 0);
 }
 
 TEST(KeptColumns, OfAModelHaveRoomTogether) {
-  const auto total = std::make_shared<std::int64_t>(0);
+  const auto total = std::make_shared<KeptColumns::Room>();
   const Tensor images = at::empty({1}, at::TensorOptions(at::kFloat).device(at::kMeta));
   const std::int64_t half = kKeptBytes / 4 / 2;  // values
   KeptColumns first;
@@ -41,7 +41,10 @@ TEST(KeptColumns, OfAModelHaveRoomTogether) {
     EXPECT_TRUE(second.make(images, {half - 1}, total).defined());
     EXPECT_TRUE(third.make(images, {1}, total).defined());
   }
-  EXPECT_EQ(*total, kKeptBytes / 2);
+  EXPECT_EQ(total->kept, kKeptBytes / 2);
+  total->most = kKeptBytes / 4;
+  EXPECT_FALSE(first.make(images, {half}, total).defined());
+  EXPECT_TRUE(first.make(images, {half / 2}, total).defined());
 }
 
 }  // namespace

@@ -23,6 +23,8 @@ struct DeviceProduct {
   /// A product in order adds so many terms of the inner index, then these sums.
   static constexpr std::int64_t kPart = 1024;
   static constexpr std::int64_t parts_of(std::int64_t inner) { return (inner + kPart - 1) / kPart; }
+  /// It takes factors of shorter rows: places within a tile are counted in 32 bits.
+  static constexpr std::int64_t kTooLong = std::int64_t{1} << 26;
 
   DType type;
   Precision precision = Precision::Fp32;

@@ -44,6 +44,8 @@ class Model {
   Activations make_activations(std::int64_t clients, std::int64_t batch,
                                const at::TensorOptions& options, Use use,
                                const Arithmetic& arithmetic = {}) const;
+  /// So many bytes, 4 GiB at most, are for columns that convolutions on a device keep for their way back.
+  void keep_columns(std::int64_t most);
   /// Goes from activations.input() to activations.logits(). Activations made for training use the
   /// batch's statistics in batch norm and move the running ones in `weights`. Those made for
   /// evaluation use the running ones.

@@ -11,7 +11,7 @@
 namespace fedhpc::kernels {
 
 /// tile::kRows rows of one client's result.
-template <typename T, bool kTurnW, int kGroup>
+template <typename T, int kGroup>
 struct ResidualProduct {
   static constexpr int kThreads = kGroup;
   using Own = tile::Pieces<T, kThreads, tile::kRows, true>;
@@ -109,18 +109,13 @@ struct ResidualProduct {
                       for (int k = 0; k < tile::kSide; ++k) {
                         const bool exists = row + i + k < rows && column + j + l < columns;
                         side.value[k] =
-                            exists ? of[k][l] - weight(c, row + i + k, column + j + l) : T{0};
+                            exists ? of[k][l] - *w(c, row + i + k, column + j + l) : T{0};
                       }
                       Residual& piece = shared.residual[(j + l) / tile::kDepth];
                       store_shared(piece.values + Residual::place((j + l) % tile::kDepth, i), side);
                     }
                   });
     group.sync();  // the residual is there, the buffers have been read
-  }
-
-  FEDHPC_KERNEL T weight(std::int64_t c, std::int64_t i, std::int64_t j) const {
-    return kTurnW ? w.data[c * w.stack_stride + j * w.row_stride + i]
-                  : w.data[c * w.stack_stride + i * w.row_stride + j];
   }
 
   /// sums += residual other of the columns of `other` from `first` on.

@@ -416,10 +416,8 @@ class KernelTable : public AllKernels {
   void residual_product(const DeviceResidualProduct& of) override {
     if (of.count == 0 || of.rows == 0 || of.columns == 0) return;
     of_type(of.type, [&]<typename T>(T) {
-      kernels::with_constant(of.w.transposed, [&](auto turn) {
-        using Kernel = kernels::ResidualProduct<T, turn, Launcher::kTileThreads>;
-        launcher_.tiles(of.count * Kernel::tiles_of(of), Kernel(of));
-      });
+      using Kernel = kernels::ResidualProduct<T, Launcher::kTileThreads>;
+      launcher_.tiles(of.count * Kernel::tiles_of(of), Kernel(of));
     });
   }
 

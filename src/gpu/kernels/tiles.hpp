@@ -80,6 +80,7 @@ template <typename T, int kThreads, int kWidth, bool kAlong>
 class Pieces {
  public:
   using Held = Piece<T, kWidth, kAlong>;
+  static_assert(kWidth * DeviceProduct::kTooLong <= std::int64_t{1} << 32);
 
   /// `from`: the first value of the first piece; `room` of its rows or columns exist. Packs may be
   /// copied if `wide` (see copies_packs()).
