@@ -77,6 +77,7 @@ class Algorithm:
                       Blocks then act on the store, on means and on notes of the round alone.
     averaged_uploads  1: all that the server learns of the clients' data is the mean over the participants of the
                       changes that block.upload() gives, one a round; privacy.* then act. n: of n such means. 0: more.
+                      Nor does the method use how many take part, which is secret then.
     """
 
     tiers = "client-cloud"

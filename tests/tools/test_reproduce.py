@@ -216,6 +216,19 @@ class Reproduce(ReproduceCase):
                 self.assertEqual((done.returncode, done.stdout), (2, ""))
                 self.assertIn(message, done.stderr)
 
+    def test_what_ends_while_another_row_runs_is_not_run_again(self):
+        self.paper("slow", "good")
+        self.assertEqual(self.call("--seeds", "1", "--only", "good").returncode, 0)
+        result = self.results / "good_seed1.h5"
+        result.rename(self.folder / "aside")
+        with subprocess.Popen(self.command("--seeds", "1"), env=self.environment(), stdout=subprocess.PIPE,
+                              text=True) as process:
+            self.wait_for((self.results / "slow_seed1.h5").exists, "the first row")
+            (self.folder / "aside").rename(result)  # as a run does that a killed call has left
+            out, _ = process.communicate(timeout=60)
+        self.assertIn("[2/2] good_seed1\n    finished before\n", out)
+        self.assertEqual(len(self.calls()), 2)
+
     def test_a_failing_row_is_reported_and_does_not_stop_the_others(self):
         self.paper("fail", "typo", "good")
         done = self.call("--seeds", "2")

@@ -217,6 +217,12 @@ class Clients(Folder):
         path = add_clients(write_run(self.folder / "run.h5"), [[0.5, 0.5]], [10])
         np.testing.assert_array_equal(client_data.load_clients(path).label_histogram, [[3, 0], [1, 2]])
 
+    def test_names_that_are_no_utf8(self):
+        path = add_clients(write_run(self.folder / "run.h5"), [[0.5, 0.5]], [10])
+        with h5py.File(path, "a") as file:
+            file["names/clients"] = np.array([b"Jos\xe9", "Jos\u00e9".encode()], h5py.string_dtype())
+        self.assertEqual(client_data.load_clients(path).others["name"].tolist(), ["Jos\ufffd", "Jos\u00e9"])
+
     def test_other_shapes(self):
         for name in ("accuracy", "evaluated_rounds", "edge", "label_histogram"):
             for value in (1.0, np.ones(3), np.ones((2, 2, 2)), [b"text"]):

@@ -9,7 +9,7 @@ from tool_support import write_run
 
 from fedhpc.tools import sweep  # noqa: E402
 from fedhpc.tools.paper_table import Job, job_state  # noqa: E402
-from fedhpc.tools.reproduction import remove_files, set_aside  # noqa: E402
+from fedhpc.tools.reproduction import is_written, remove_files, set_aside  # noqa: E402
 
 CONFIG = "[run]\nseed=1\n"
 
@@ -63,6 +63,26 @@ class SetAside(unittest.TestCase):
         self.write("failed", checkpoints=())
         (self.folder / "a[1].0_x.ckpt.40.h5").unlink()
         self.assertEqual(job_state(self.job).kind, "missing")
+
+    def test_what_a_run_has_lies_beside_what_a_link_leads_to(self):
+        (self.folder / "far").mkdir()
+        self.write("failed")
+        for path in list(self.folder.glob("a*")):
+            path.rename(self.folder / "far" / path.name.replace("a[1].0_x", "b"))
+        self.job.output.symlink_to("far/b.h5")
+        self.assertEqual(job_state(self.job).kind, "interrupted")
+        with open(self.folder / "far" / "b.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.assertTrue(is_written(self.job.output))
+            self.assertFalse(set_aside(self.job))
+        self.assertFalse(is_written(self.job.output))
+        self.assertTrue(set_aside(self.job))
+        self.assertTrue(self.job.output.is_symlink(), "the next run writes what it leads to")
+        self.assertEqual(sorted(path.name for path in (self.folder / "far").iterdir()),
+                         ["b.lock", "b.old1.ckpt.40.h5", "b.old1.h5"])
+        write_run(self.folder / "far" / "b.h5")
+        remove_files(self.job)
+        self.assertFalse((self.folder / "far" / "b.h5").exists())
 
 
 if __name__ == "__main__":

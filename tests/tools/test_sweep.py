@@ -99,6 +99,16 @@ class Reading(Case):
             self.assertEqual(len(set(names)), len(names))
             self.assertLess(max(map(len, names)), 130)
 
+    def test_a_point_keeps_its_name_where_a_value_is_added(self):
+        long = [str(value) * 120 for value in (1, 2, 3)]
+        for key, values in (("data.file", long), ("data.dir", ["a/b", "c", "a-b"])):
+            few, more = ({point.values[key]: point.name for point in
+                          self.read(f"[sweep]\nbase = run.ini\n{key} = {'; '.join(some)}\ntrain.lr = 0.1\n").points}
+                         for some in (values[::2], values))
+            self.assertEqual({value: more[value] for value in few}, few)
+            self.assertEqual(len(set(more.values())), 3)
+        self.assertRegex(more["a-b"], "^dira-b_[0-9a-f]{8}$")
+
     def test_defaults(self):
         given = self.read("[sweep]\nbase = run.ini\n")
         self.assertEqual((given.seeds, given.metric, given.rule, given.aim), ((1,), "global_accuracy", "best", "max"))
@@ -281,6 +291,32 @@ class Running(Case):
         self.assertIn("6 of 6 runs are left", self.tool("sweep", "sweep.ini", "--local", "--ranks", "1"))
         self.assertEqual(len(list((self.folder / "results/sweeps/sweep").glob("*.old1.h5"))), 6)
 
+    def test_what_ends_while_another_run_is_waited_for_is_not_run_again(self):
+        how = ("sweep", "sweep.ini", "--local", "--ranks", "1")
+        self.ini(SWEEP)
+        self.tool(*how)
+        folder, launched = self.folder / "results/sweeps/sweep", sweep.LocalRuns._launch
+        for name in ("rounds5_seed1", "rounds20_seed1"):
+            (folder / f"{name}.h5").rename(folder / name)
+
+        def launch_and_end(*arguments):
+            (folder / "rounds20_seed1").rename(folder / "rounds20_seed1.h5")  # as a run that a killed sweep has left
+            return launched(*arguments)
+
+        with mock.patch.object(sweep.LocalRuns, "_launch", launch_and_end):
+            said = self.tool(*how)
+        self.assertIn("2 of 6 runs are left\n", said)
+        self.assertIn("[2/2] rounds20_seed1: finished by an earlier call\n", said)
+        self.assertEqual(len(self.calls("run ")), 7)
+        self.assertEqual(list(folder.glob("*.old1.h5")), [])
+
+    def test_a_run_has_the_seconds_of_its_configuration_to_end(self):
+        for more, patience in (("", 60.0), ("run.grace_seconds = 90\n", 130.0)):
+            self.ini("[sweep]\nbase = run.ini\nrun.rounds = 5\n" + more + f"output = of{patience}\n")
+            with mock.patch.object(launch, "run", side_effect=launch.run) as run:
+                self.tool("sweep", "sweep.ini", "--local", "--ranks", "1")
+            self.assertEqual(run.call_args.args[-1], patience)
+
     def test_more_rounds_go_on_from_the_checkpoints(self):
         grid = "[sweep]\nbase = run.ini\nalgorithm.name = rated\ntrain.lr = 0.25, 0.5, 6\nrun.rounds = "
         how = ("sweep", "sweep.ini", "--local", "--ranks", "1")
@@ -454,9 +490,9 @@ class Running(Case):
         self.assertIn("2 of 4 runs failed: namefail_seed1, nametypo_seed1; each has its reason in "
                       "results/sweeps/sweep/NAME.log\n", said)
 
-    def test_a_signal_interrupts_all_that_are_at_work(self):
-        self.ini("[sweep]\nbase = run.ini\nalgorithm.name = slow\nrun.rounds = 400, 401, 402\n")
-        folder = self.folder / "results/sweeps/sweep"
+    def stopped(self, method, folder):
+        """What a sweep of three runs says that is stopped as two of them are at work."""
+        self.ini(f"[sweep]\nbase = run.ini\nalgorithm.name = {method}\nrun.rounds = 400, 401, 402\n")
 
         def stop_both():
             deadline = time.monotonic() + 60
@@ -469,6 +505,16 @@ class Running(Case):
         with mock.patch.object(launch, "cores", lambda: 2):
             said = self.tool("sweep", "sweep.ini", "--local", "2", code=launch.INTERRUPTED)
         other.join()
+        return said
+
+    def test_a_run_that_leaves_no_checkpoint_begins_anew(self):
+        said = self.stopped("stubborn", self.folder / "results/sweeps/sweep")
+        self.assertEqual(said.count(": stopped without a checkpoint, the same command begins it anew\n"), 2)
+        self.assertNotIn("goes on", said)
+
+    def test_a_signal_interrupts_all_that_are_at_work(self):
+        folder = self.folder / "results/sweeps/sweep"
+        said = self.stopped("slow", folder)
         self.assertEqual(said.count(": interrupted, the same command goes on\n"), 2)
         self.assertIn("stopped: 1 runs are left\n", said)
         self.assertEqual(len(list(folder.glob("*.ckpt.*.h5"))), 2)

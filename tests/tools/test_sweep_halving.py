@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from unittest import main, skipIf
+from unittest import main, mock, skipIf
 
 import h5py
 import pandas as pd
@@ -91,6 +91,10 @@ class Spaces(Case):
              "at most 3"),
             ("least_rounds = 2\nrun.rounds = 9, 18\n", ":4: least_rounds = 2: halving needs one run.rounds"),
             ("least_rounds = 1\nrun.checkpoint_every = 0\n" + rounds, ":4: run.checkpoint_every = 0 leaves nothing"),
+            ("least_rounds = 1\nrun.checkpoint_every = 00\n" + rounds, ":4: run.checkpoint_every = 00 leaves nothing"),
+            ("least_rounds = 1\nrun.checkpoint_every = 5, 0\n" + rounds, "run.checkpoint_every = 5, 0 leaves nothing"),
+            ("least_rounds = 1\nrun.checkpoint_every = integer(0, 5)\ntrials = 3\n" + rounds,
+             ":4: run.checkpoint_every = integer(0, 5) leaves nothing"),
         ]
         for text, expected in cases:
             with self.subTest(text), self.assertRaises(sweep_runs.SweepError) as caught:
@@ -155,6 +159,20 @@ class Halving(Case):
         self.assertEqual([job.name for job in given.jobs if first.states[job.name].run.status == "diverged"],
                          ["lr1_seed1", "lr2_seed1"])
         self.assertEqual([point.name for point in kept(given, first)], ["lr3", "lr4"])
+
+    def test_a_report_reads_so_many_values_as_there_are_points(self):
+        calls = []
+        for n in (9, 18, 36):
+            given = self.read(HALVING + "rule = last\nseeds = 1-2\ntrain.lr = " + ", ".join(map(str, range(n))) + "\n")
+            states = {job.name: JobState("finished", Run(job.output, {"status": "complete"}, {}, pd.DataFrame(
+                {"global_accuracy": [number % n / 99] * 9}, index=range(1, 10)), {}))
+                for number, job in enumerate(given.jobs)}
+            with mock.patch.object(Run, "pick", autospec=True, side_effect=Run.pick) as pick:
+                table = report(given, states)
+            self.assertEqual((table.count("| cut "), table.count("| best ")), (n - n // 9, 1))
+            calls.append(pick.call_count)
+        of_best = len(given.seeds)  # the line below the table reads these once more
+        self.assertEqual([count - of_best for count in calls], [n * (calls[0] - of_best) for n in (1, 2, 4)])
 
     def test_a_whole_run_that_was_not_evaluated_at_a_rungs_end_is_trained_anew(self):
         grid = HALVING.replace("least_rounds = 1\n", "") + "train.lr = 0.1, 0.2, 0.3\n"

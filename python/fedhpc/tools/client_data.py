@@ -46,7 +46,7 @@ def load_clients(path, timeout=PROBE_SECONDS):
             if name not in names and data.shape == table.edge.shape and name != "evaluated_rounds":
                 table.others[name] = data[()]
         if "names/clients" in file and file["names/clients"].shape == table.edge.shape:
-            table.others["name"] = file["names/clients"].asstr()[()]
+            table.others["name"] = file["names/clients"].asstr(errors="replace")[()]
     counts = (table.edge.shape, table.train_samples.shape, table.test_samples.shape, table.label_histogram.shape[:1])
     if len(set(counts)) > 1 or table.edge.ndim != 1 or table.label_histogram.ndim != 2:
         raise ResultError(f"{path}: damaged (the data sets of /clients do not fit together)")

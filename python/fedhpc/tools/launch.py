@@ -15,6 +15,7 @@ SIGNAL = re.compile(r"\bsignal:? \d", re.IGNORECASE)  # in mpirun's "exited on s
 # MPICH's mpiexec, hydra, ends with the number of the signal that killed a rank, where others add 128.
 SIGNALS_OF_HYDRA = (signal.SIGKILL, signal.SIGUSR1, signal.SIGTERM)
 CHECKPOINT_SECONDS = 60.0  # given to finish a round and write a checkpoint
+OWN_GRACE_SECONDS = 20.0  # of these, run.grace_seconds where nothing sets it
 TERMINATE_SECONDS = 10.0  # given to mpirun to end its ranks
 # As tools/mpi_environment.sh. Variables, as each MPI's mpirun has options of its own. Slots are counted in physical
 # cores; binding would put two programs on the same ones.
@@ -51,9 +52,18 @@ def mpi_command(program, ranks, arguments):
     return ["mpirun", "-n", str(ranks), str(program), *arguments], environment_of_ranks()
 
 
-def run(command, environment, log, deadline, stop_asked):
+def patience_of(config):
+    """The seconds that a run of this configuration has from a signal to its end: its own, and those of a checkpoint."""
+    try:
+        own = float(config.get("run.grace_seconds", OWN_GRACE_SECONDS))
+    except (TypeError, ValueError):  # the program refuses it
+        own = OWN_GRACE_SECONDS
+    return max(CHECKPOINT_SECONDS, own + CHECKPOINT_SECONDS - OWN_GRACE_SECONDS)
+
+
+def run(command, environment, log, deadline, stop_asked, patience=CHECKPOINT_SECONDS):
     """Runs `command` with its output in the file `log` until it ends, `deadline` [time.monotonic()] passes
-    or stop_asked() is true. Then the ranks get SIGUSR1, time for a checkpoint, and SIGTERM in the end."""
+    or stop_asked() is true. Then the ranks get SIGUSR1, `patience` [s] for a checkpoint, and SIGTERM in the end."""
     start = time.monotonic()
     stopped = False
     with open(log, "wb") as output:
@@ -63,7 +73,7 @@ def run(command, environment, log, deadline, stop_asked):
             while process.poll() is None:
                 if time.monotonic() >= deadline or stop_asked():
                     stopped = True
-                    _stop(process)
+                    _stop(process, patience)
                     break
                 time.sleep(0.1)
         finally:
@@ -75,10 +85,10 @@ def run(command, environment, log, deadline, stop_asked):
     return Outcome(code, time.monotonic() - start, stopped, error_message(log, code) if code else "")
 
 
-def _stop(process):
+def _stop(process, patience):
     process.send_signal(signal.SIGUSR1)
     try:
-        process.wait(CHECKPOINT_SECONDS)
+        process.wait(patience)
     except subprocess.TimeoutExpired:
         _end(process)
 
@@ -105,12 +115,24 @@ def own_error(text):
 
 
 def error_message(log, code):
-    """The program's own words, else mpirun's on the signal that ended a rank, else the last line of all but warnings."""
+    """The program's own words, else mpirun's on the signal that ended a rank, else the signal of the exit code,
+    else the last line of all but warnings."""
     text = Path(log).read_text(encoding="utf-8", errors="replace")
     if own := own_error(text):
         return own
     lines = [line for line in lines_of(text) if not line.startswith("fedhpc: warning:")]
+    spoken = [line for line in lines if SIGNAL.search(line)]
+    if not spoken and 0 < code - 128 < signal.NSIG:  # without mpirun nobody names it
+        spoken = [f"killed by {_name_of_signal(code - 128)}"]
     rule = next((i for i, line in enumerate(lines) if line.startswith("-----")), len(lines))
-    spoken = ([line for line in lines if SIGNAL.search(line)] or [line for line in lines[:rule] if line]
+    spoken = (spoken or [line for line in lines[:rule] if line]
               or [line for line in lines[rule:] if line.strip("-")])
     return (spoken[-1] if spoken else "no output") + f" (exit code {code})"
+
+
+def _name_of_signal(number):
+    """As in "signal 9, SIGKILL"; those for real time have no name."""
+    try:
+        return f"signal {number}, {signal.Signals(number).name}"
+    except ValueError:
+        return f"signal {number}"

@@ -15,7 +15,6 @@ The state of a row says when it is run: ready; full (not by --quick, unless --on
 """
 
 import csv
-import glob
 import os
 import statistics
 from dataclasses import dataclass
@@ -24,13 +23,14 @@ from pathlib import Path
 from .configuration import read_config
 from .labels import NOT_IN_LEGEND
 from .method_keys import OF_ALL_METHODS, acting
-from .results import DIGESTS, DIVERGED, ENDED, RUNNING, SILENT, ResultError, comparable, load
+from .results import DIGESTS, DIVERGED, ENDED, RUNNING, SILENT, ResultError, comparable, files_beside, load
 
 COLUMNS = ("table", "dataset", "setting", "method", "variant", "config", "overrides", "metric", "paper", "spread",
            "pick", "state")
 OPTIONAL_COLUMNS = ("seconds", "quick_rounds")  # behind COLUMNS; a file has none or both
 NUMBERS = {"paper": float, "spread": float, "seconds": float, "quick_rounds": int}  # may be empty
 STATES = ("ready", "full", "gpu", "waiting")
+KEPT = ("finished", "interrupted")  # kinds of a JobState whose run is not begun anew
 QUICK_ROUNDS = 100
 MESSAGE_WIDTH = 70  # of a failure in the table; the whole message is printed and stands in the run's log
 # Keys without influence on the numbers beyond rounding: a result may differ in them and still be the row's.
@@ -176,7 +176,7 @@ def job_state(job):
     other = differences_of(job, run)
     if run.status in ENDED:
         return JobState("outdated" if other else "finished", run, other)
-    checkpoint = any(job.output.parent.glob(f"{glob.escape(job.output.stem)}.ckpt.*"))
+    checkpoint = bool(files_beside(job.output))
     if not other and (run.status == "interrupted" or run.status in (RUNNING, SILENT, "failed") and checkpoint):
         return JobState("interrupted", run, f"after round {len(run.rounds)}")
     return JobState("missing", run, f"status {run.status}")

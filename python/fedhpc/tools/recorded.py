@@ -8,7 +8,7 @@ import statistics
 from dataclasses import replace
 
 from . import paper_table
-from .paper_table import figure_text
+from .paper_table import KEPT, figure_text
 
 
 def cell(work, row):
@@ -47,9 +47,9 @@ def whole_run(work, row, seed, rounds):
     if job.output == short.output:
         return None
     state = paper_table.job_state(job)
-    if state.kind in ("finished", "interrupted"):
+    if state.kind in KEPT:
         state = paper_table.job_state(work.whole(job))
-    if state.kind not in ("finished", "interrupted") or len(state.run.rounds) < rounds:
+    if state.kind not in KEPT or len(state.run.rounds) < rounds:
         return None
     return replace(state.run, rounds=state.run.rounds.loc[:rounds])
 

@@ -280,11 +280,6 @@ def run_task(options, rows, selected):
     name, job = named[options.task]
     options.output_dir.mkdir(parents=True, exist_ok=True)
     with work_folder.task_at_work(options.output_dir, job.name):
-        work.states[job.name] = paper_table.job_state(job)  # another task may have finished it meanwhile
-        work.compare_whole(job.name)
-        if work.states[job.name].kind == "finished":
-            print(f"{job.name}: finished before")
-            return 0
         stop_on_signals(work)
         print(f"{job.name}: {work.run(name, job, find_program(options.fedhpc), math.inf)}", flush=True)
         state = work.states[job.name].kind

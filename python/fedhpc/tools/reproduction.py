@@ -2,20 +2,17 @@
 
 import fcntl
 import functools
-import glob
 import os
 import sys
 import time
 from pathlib import Path
 
 from . import data_files, launch, paper_plans, paper_record, paper_table, recorded
-from .paper_table import PaperError
+from .paper_table import KEPT, PaperError
 from .plan import PlanError
 from .project import ROOT, needed, programs
+from .results import files_beside, link_target
 from .style import number_of_earlier
-
-
-KEPT = ("finished", "interrupted")  # states of what is not run from the start
 
 
 def paper_names():
@@ -176,6 +173,11 @@ class Reproduction:
 
     def run(self, name, job, program, deadline):
         """Runs or resumes one job and says in one line how it ended."""
+        # Read anew: another task, or a run that a killed call has left at work, may have finished it meanwhile.
+        self.states[job.name] = paper_table.job_state(job)
+        self.compare_whole(job.name)
+        if self.states[job.name].kind == "finished":
+            return "finished before"
         if self.states[job.name].kind == "interrupted":
             outcome = self._launch(program, ["resume", str(job.output)], job, deadline)
             if outcome.code == launch.REFUSED and not outcome.stopped:
@@ -205,7 +207,8 @@ class Reproduction:
         if self.options.data:
             arguments = [*arguments, f"--data.dir={self.options.data}"]
         command, environment = launch.mpi_command(program, self.options.ranks, arguments)
-        return launch.run(command, environment, job.output.with_suffix(".log"), deadline, lambda: self.stop)
+        return launch.run(command, environment, job.output.with_suffix(".log"), deadline, lambda: self.stop,
+                          launch.patience_of(job.resolved or job.expected))
 
     def row_states(self, row):
         """The states of the row's seeds."""
@@ -231,32 +234,28 @@ def remove_files(job):
     """Removes a job's result and checkpoints; nothing while a run writes them."""
     if is_written(job.output):
         return
-    for path in (job.output, Path(f"{job.output}.tmp"), *files_beside(job.output)):
+    output = link_target(job.output)
+    for path in (output, Path(f"{output}.tmp"), *files_beside(output)):
         path.unlink(missing_ok=True)
-
-
-def files_beside(output):
-    """The checkpoints of a result file RUN.h5, whole or not."""
-    return [Path(path) for path in glob.glob(f"{glob.escape(str(output.with_suffix('')))}.ckpt.*")]
 
 
 def set_aside(job):
     """Gives a job's result and checkpoints the names RUN.old1.h5 and RUN.old1.ckpt.N.h5, or the next number, as
     `fedhpc run` does; nothing while a run writes them. Whether there was something."""
-    present = [path for path in (job.output, *files_beside(job.output)) if path.exists()]
-    if not present or is_written(job.output):
+    output = link_target(job.output)
+    present = [path for path in (output, *files_beside(output)) if path.exists()]
+    if not present or is_written(output):
         return False
-    stem = job.output.stem
-    number = number_of_earlier(job.output)
+    number = number_of_earlier(output)
     for path in present:
-        path.rename(path.with_name(f"{stem}.old{number}{path.name.removeprefix(stem)}"))
+        path.rename(path.with_name(f"{output.stem}.old{number}{path.name.removeprefix(output.stem)}"))
     return True
 
 
 def is_written(output):
     """Whether a run holds the lock of a result file."""
     try:
-        with open(output.with_suffix(".lock"), "r+b") as lock:
+        with open(link_target(output).with_suffix(".lock"), "r+b") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True

@@ -9,6 +9,7 @@
 what is known of each client is in client_data.py.
 """
 
+import glob
 import os
 import re
 import sys
@@ -58,24 +59,30 @@ class Run:
     def evaluated(self, metric):
         """The metric where it was evaluated: a Series indexed by round, empty if it never was. A loss is NaN in it
         where it was evaluated and is no number any more."""
+        here, values = self._evaluated_at(metric)
+        return pd.Series(values, self.rounds.index[here], float, metric)
+
+    def _evaluated_at(self, metric):
+        """([E] its places in `rounds`, [E] its values); no Series, as sweeps pick thousands of values."""
         if metric not in self.rounds:
-            return pd.Series(dtype=float, name=metric)
-        values = self.rounds[metric]
-        here = values.notna()
+            return np.empty(0, int), np.empty(0)
+        values = self.rounds[metric].to_numpy()
+        here = ~np.isnan(values)
         if here.any() and LOSSES.fullmatch(metric):
-            here |= values.index.isin(self.tested)
+            here |= np.isin(self.rounds.index, self.tested)
         elif metric == "train_loss" and self.status == DIVERGED:
             here[:] = here.any()
-        return values[here]
+        here = np.flatnonzero(here)
+        return here, values[here]
 
     def pick(self, metric, rule="last", by=None):
         """The metric in the round where `by` [itself] was last evaluated (`last`), largest (`best`) or smallest
         (`least`); NaN if there is none."""
-        values = self.evaluated(by or metric)
-        if values.empty or metric not in self.rounds:
+        here, values = self._evaluated_at(by or metric)
+        if not len(here) or metric not in self.rounds:
             return float("nan")
-        chosen = values.index[-1] if rule == "last" else values.idxmax() if rule == "best" else values.idxmin()
-        return float(self.rounds[metric].loc[chosen])
+        place = -1 if rule == "last" else np.nanargmax(values) if rule == "best" else np.nanargmin(values)
+        return float(values[place] if by in (None, metric) else self.rounds[metric].iat[here[place]])
 
     def summary(self):
         """One line: rounds done, status, last and best accuracy in %, or rmse."""
@@ -151,6 +158,17 @@ def run_of(path):
     """What RUN.ckpt.N.h5 is a checkpoint or RUN.oldN.h5 an earlier version of: RUN.h5; None for other files."""
     match = re.fullmatch(r"(.+)\.(?:ckpt\.\d+|old\d*)\.h5", path.name)
     return path.with_name(f"{match[1]}.h5") if match else None
+
+
+def link_target(output):
+    """The file that a result's path means: what a link leads to, beside which its checkpoints and its lock lie."""
+    return Path(os.path.realpath(output)) if output.is_symlink() else output
+
+
+def files_beside(output):
+    """The checkpoints of a result file RUN.h5, whole or not."""
+    stem = link_target(output).with_suffix("")
+    return [Path(path) for path in glob.glob(f"{glob.escape(str(stem))}.ckpt.*")]
 
 
 def is_beside_its_run(path, found):

@@ -56,9 +56,10 @@ from pathlib import Path
 
 from . import launch, work_folder
 from .paper_plans import of_plan, why_not_compared
-from .paper_table import PaperError, differences_of, has_diverged
+from .paper_table import KEPT, PaperError, differences_of, has_diverged
 from .plan import PlanError, make_plan, needs_of
-from .reproduction import KEPT, files_beside, find_program, is_written, program_if_any, set_aside
+from .reproduction import find_program, is_written, program_if_any, set_aside
+from .results import files_beside
 from .submit import (SubmitError, add_cluster_options, arrays_of, directives_of, fill, idle_gpus, literal, shape_of,
                      submit, template_of, variables_for)
 from .sweep_report import in_vain, report
@@ -319,7 +320,7 @@ class LocalRuns:
     def _run_each(self, rung):
         begun, left = 0, len(rung.due)
         with ThreadPoolExecutor(self.at_once) as pool:
-            futures = {pool.submit(self._run, job, rung.states[job.name], rung.rounds): job for job in rung.due}
+            futures = {pool.submit(self._run, job, rung.rounds): job for job in rung.due}
             try:
                 for future in as_completed(futures):
                     said = future.result()
@@ -333,17 +334,18 @@ class LocalRuns:
         if begun < left:
             print(f"stopped: {left - begun} runs are left")
 
-    def _run(self, job, state, rounds):
+    def _run(self, job, rounds):
         """Resumes or starts one run and says in a few words how it ended; None where none is started any more."""
+        # A killed sweep leaves runs at work, which may end at any time until this one is due.
+        if not self.stop and is_written(job.output):
+            say(f"{job.name}: waits for the run that is writing it")
+        while not self.stop and is_written(job.output):
+            time.sleep(WAIT_SECONDS)
         if self.stop:
             return None
-        if is_written(job.output):
-            say(f"{job.name}: waits for the run that is writing it")
-            while is_written(job.output) and not self.stop:  # a killed sweep leaves it at work
-                time.sleep(WAIT_SECONDS)
-            state = self._state(job, rounds)
-            if self.stop or state.kind == "finished":
-                return None if self.stop else "finished by an earlier call"
+        state = self._state(job, rounds)
+        if state.kind == "finished":
+            return "finished by an earlier call"
         prepare(job, state)
         command, arguments = ["run", str(job.config)], arguments_of(job, rounds)
         there = files_beside(job.output)
@@ -357,7 +359,8 @@ class LocalRuns:
             return f"finished in {outcome.seconds:.0f} s{', diverged' if has_diverged(state) else ''}"
         if outcome.stopped or outcome.code == launch.INTERRUPTED:
             self.interrupted.add(job.name)
-            return "interrupted, the same command goes on"
+            return ("interrupted, the same command goes on" if files_beside(job.output) else
+                    "stopped without a checkpoint, the same command begins it anew")
         self.failed.add(job.name)
         return f"failed: {outcome.message or state.detail or 'no result file'} ({job.name}.log)"
 
@@ -368,7 +371,8 @@ class LocalRuns:
         command, environment = launch.mpi_command(self.program, self.ranks, [*arguments, "--run.progress=plain"])
         if self.ranks == 1:
             command = [str(self.program), *arguments, "--run.progress=plain"]
-        return launch.run(command, environment, job.output.with_suffix(".log"), float("inf"), lambda: self.stop)
+        return launch.run(command, environment, job.output.with_suffix(".log"), float("inf"), lambda: self.stop,
+                          launch.patience_of(job.resolved or job.expected))
 
 
 def run_here(sweep, options, program):

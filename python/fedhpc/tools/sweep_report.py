@@ -27,15 +27,19 @@ def report(sweep, states, tried=frozenset()):
     """The table of all points, each where it has come to, and the best one in a line."""
     rungs = standing(sweep, states, tried)
     best = best_of(sweep, rungs)
+    last = {point.name: rung for rung in rungs for point in rung.points}
+    # Once a rung: a note on each point would rank all of them again.
+    notes = {rung.number: ({point.name: mean for point, mean in ranked(sweep, rung.points, rung.states)},
+                           kept(sweep, rung)) for rung in rungs}
     keys = list(dict.fromkeys(key for point in sweep.points for key in point.values))
     metrics = list(dict.fromkeys((sweep.chosen_by, sweep.metric)))
     halved = len(sweep.rungs) > 1
     lines = [[*(["trial"] if sweep.trials else []), *keys, *(["rung", "rounds"] if halved else []),
               *(metric + _unit(metric) for metric in metrics), "seeds", ""]]
     for point in sweep.points:
-        rung = next(rung for rung in reversed(rungs) if point in rung.points)
+        rung = last[point.name]
         results = [result_of(sweep, point, rung.states, metric) for metric in metrics]
-        note = "best" if point is best else _note(sweep, point, rung, rungs)
+        note = "best" if point is best else _note(sweep, point, rung, *notes[rung.number])
         lines.append([*([point.name.removeprefix("trial")] if sweep.trials else []),
                       *(point.values.get(key, "-") for key in keys),
                       *([str(rung.number), str(rung.rounds)] if halved else []),
@@ -55,8 +59,9 @@ def _cell(metric, mean, spread):
     return f"{mean:.4g}" + (f" ± {spread:.2g}" if spread is not None else "")
 
 
-def _note(sweep, point, rung, rungs):
-    """Why a point is not complete, or what has become of it on the last rung it came to."""
+def _note(sweep, point, rung, means, stay):
+    """Why a point is not complete, or what has become of it on the last rung it came to; `means` are those of
+    the rung's points by name, `stay` the points that go on from there."""
     states = [rung.states[job.name] for job in point.jobs]
     kinds = ["at work" if is_written(job.output) else
              state.kind + (BEFORE_DETAIL.get(state.kind, ": ") + state.detail if state.detail else "")
@@ -65,13 +70,12 @@ def _note(sweep, point, rung, rungs):
               if state.kind == "finished" and state.run.status == DIVERGED]
     if kinds:
         return "; ".join(dict.fromkeys(kinds)).replace("|", "/")
-    means = {other.name: mean for other, mean in ranked(sweep, rung.points, rung.states)}
     if point.name not in means:
         known = any(len(state.run.evaluated(sweep.chosen_by)) for state in states)
         return f"{sweep.chosen_by} {'is not finite' if known else 'was never evaluated'}"
     if len(sweep.rungs) == 1 or rung.due or rung.number == len(sweep.rungs):
         return ""
-    tied = [other.name for other in kept(sweep, rung) if means[other.name] == means[point.name]]
+    tied = [other.name for other in stay if means[other.name] == means[point.name]]
     return "cut" + (f", tied with {tied[-1]}" if tied else "")
 
 

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 import h5py
 
 from .launch import own_error
-from .paper_table import JobState, job_state
-from .reproduction import KEPT, files_beside
-from .results import DIVERGED
+from .paper_table import KEPT, JobState, job_state
+from .results import DIVERGED, files_beside
 from .sweep_runs import jobs_of, ranked
 
 
@@ -74,7 +73,7 @@ def kept(sweep, rung):
 
 def state_at(job, state, rounds, metric=None):
     """The state of a run whose aim are so many rounds, with the metric after the last; its Run has no more of them."""
-    if rounds and state.kind in ("finished", "interrupted"):
+    if rounds and state.kind in KEPT:
         run, done = state.run, len(state.run.rounds)
         if done > rounds:
             diverged = _has_diverged_at(job, run, rounds)

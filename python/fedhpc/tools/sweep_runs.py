@@ -1,6 +1,7 @@
 """A sweep: its INI file, the runs it stands for, and what they have reached."""
 
 import difflib
+import hashlib
 import itertools
 import math
 import re
@@ -19,7 +20,7 @@ from .sweep_spaces import FORMS, Space, draw, read_space
 OWN_KEYS = ("base", "seeds", "trials", "draw_seed", "least_rounds", "eta", "metric", "select", "rule", "aim", "output")
 OWN_SETTINGS = ("run.seed", "run.output")  # of every run, set by the sweep
 ETA = 3
-LONGEST_NAME = 100  # characters of a run's name; a longer one is cut and numbered
+LONGEST_NAME = 100  # characters of a point's name; a longer one is cut and ends in a digest of its values
 
 
 class SweepError(Exception):
@@ -163,8 +164,11 @@ def _rungs(path, own, eta, settings):
     if not re.fullmatch(r"\d+", most):
         raise _refused(path, "run.rounds" if most else "least_rounds",
                        f"least_rounds = {least}: halving needs one run.rounds, those of the trials that stay to the end")
-    if settings.get("run.checkpoint_every") == "0":
-        raise _refused(path, "run.checkpoint_every", "run.checkpoint_every = 0 leaves nothing to go on from after a rung")
+    every = settings.get("run.checkpoint_every", "1")
+    choice = _values(path, "run.checkpoint_every", every)
+    if choice.low <= 0 if isinstance(choice, Space) else [0.0] in map(canonical, choice):
+        raise _refused(path, "run.checkpoint_every",
+                       f"run.checkpoint_every = {every} leaves nothing to go on from after a rung")
     rungs = [int(most)]
     while rungs[0] // eta >= least:
         rungs.insert(0, int(most) // eta ** len(rungs))
@@ -255,9 +259,10 @@ def _points(sweep, spaces, draw_seed):
     _refuse_keys_of_no_method(sweep.path, spaces, base_settings)
     points, taken = [], set()
     for number, values in _combinations(sweep, varying, base_settings, fixed, draw_seed):
-        name = f"trial{number}" if sweep.trials else _name(varying, values)
-        if not name or len(name) > LONGEST_NAME or name in taken:
-            name = f"{(name or sweep.base.stem)[:LONGEST_NAME]}_{number}" if varying else sweep.base.stem
+        name = f"trial{number}" if sweep.trials else _name(varying, values) or sweep.base.stem
+        if len(name) > LONGEST_NAME or name in taken:  # a running number would change with every value that is added
+            digest = hashlib.sha256(repr(sorted(values.items())).encode()).hexdigest()[:8]
+            name = f"{name[:LONGEST_NAME]}_{digest}"
         taken.add(name)
         settings = {**fixed, **values}
         expected = acting(without_rivals(base_settings, settings), settings)
