@@ -63,11 +63,17 @@ std::string locate(const std::string& directory, const std::string& folder, cons
   for (const auto& place : {root / folder / name, root / name}) {
     for (const char* packing : {"", ".gz", ".xz"}) candidates.push_back(place.string() + packing);
   }
+  std::string refused;
   for (const std::string& path : candidates) {
-    if (std::filesystem::is_regular_file(path)) return path;
+    std::error_code failed;
+    const std::filesystem::file_status status = std::filesystem::status(path, failed);
+    if (std::filesystem::is_regular_file(status)) return path;
+    if (!std::filesystem::status_known(status) && refused.empty()) {
+      refused = concat(" ('", path, "': ", failed.message(), ")");
+    }
   }
   throw DataError(concat("data set ", dataset, ": file not found; tried ", join(candidates),
-                         "; get it with 'tools/fetch_data.py ", dataset,
+                         refused, "; get it with 'tools/fetch_data.py ", dataset,
                          "' or set data.dir to the folder that holds it"));
 }
 

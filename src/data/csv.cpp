@@ -200,6 +200,10 @@ void take_word(const CsvRows& rows, std::size_t column, const CsvTable& table, b
                 in_quotes(concat("u", word)));
     }
   } else {
+    if (!is_utf8(word)) {
+      rows.fail(", column ", column, ": found ", in_quotes(word),
+                ", which is not UTF-8; save the file in that encoding");
+    }
     words.words.emplace_back(word);
   }
 }

@@ -26,28 +26,6 @@ struct Numbered {
   std::vector<std::string> names;  // of each number
 };
 
-template <typename Value>
-std::vector<Value> distinct(const std::vector<Value>& first, const std::vector<Value>& second) {
-  std::vector<Value> all = first;
-  all.insert(all.end(), second.begin(), second.end());
-  std::sort(all.begin(), all.end());
-  all.erase(std::unique(all.begin(), all.end()), all.end());
-  return all;
-}
-
-template <typename Value>
-std::vector<std::int64_t> places(const std::vector<Value>& first, const std::vector<Value>& second,
-                                 const std::vector<Value>& among) {
-  std::vector<std::int64_t> found;
-  found.reserve(first.size() + second.size());
-  for (const auto* rows : {&first, &second}) {
-    for (const Value& one : *rows) {
-      found.push_back(std::lower_bound(among.begin(), among.end(), one) - among.begin());
-    }
-  }
-  return found;
-}
-
 Numbered numbered(const CsvTable& train, const CsvTable& test, CsvColumn CsvTable::*column) {
   const CsvColumn& a = train.*column;
   const CsvColumn& b = test.*column;

@@ -158,7 +158,12 @@ std::optional<std::int64_t> said_classes(const Input& input, const std::string& 
                                          std::int64_t least, std::int64_t most) {
   const h5::Handle dataset = h5::open_dataset(input.file, name);
   if (!h5::has_attribute(dataset, "classes")) return std::nullopt;
-  const std::int64_t classes = h5::read_integer_attribute(dataset, "classes");
+  std::int64_t classes = 0;
+  try {
+    classes = h5::read_integer_attribute(dataset, "classes");
+  } catch (const Error& error) {
+    input.fail(name, error.what());
+  }
   if (classes < least || classes > most) {
     input.fail(name, "its attribute 'classes' is ", classes, ", expected ", least, " to ", most);
   }

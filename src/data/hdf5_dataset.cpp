@@ -20,6 +20,7 @@
 #include "data/datasets.hpp"
 #include "data/described_dataset.hpp"
 #include "data/hdf5_input.hpp"
+#include "data/numbers.hpp"
 
 namespace fedhpc {
 
@@ -81,6 +82,8 @@ std::vector<std::string> read_names(const Input& input, const std::string& name,
   if (static_cast<std::int64_t>(names.size()) != count) {
     input.fail(name, "found ", names.size(), " names, expected ", count);
   }
+  const auto other = std::find_if_not(names.begin(), names.end(), is_utf8);
+  if (other != names.end()) input.fail(name, "found ", in_quotes(*other), ", which is not UTF-8");
   return names;
 }
 
@@ -126,11 +129,13 @@ std::unique_ptr<Dataset> read_file(const Input& input) {
       description.clients.insert(description.clients.end(), more.begin(), more.end());
     }
   }
+  const std::string offsets_name =
+      input.has("partition") ? "partition/train_offsets" : "train_offsets";
   if (!description.clients.empty()) {
     description.client_names =
         read_names(input, "names/clients", largest_of(description.clients) + 1);
-  } else if (input.has("partition/train_offsets")) {
-    const std::vector<hsize_t> offsets = input.shape("partition/train_offsets");
+  } else if (input.has(offsets_name)) {
+    const std::vector<hsize_t> offsets = input.shape(offsets_name);
     const auto clients = offsets.empty() ? 0 : static_cast<std::int64_t>(offsets.front()) - 1;
     description.client_names = read_names(input, "names/clients", clients);
   }
@@ -144,12 +149,6 @@ std::unique_ptr<Dataset> read_file(const Input& input) {
 
 std::unique_ptr<Dataset> open_hdf5(const DataOptions& options) {
   const std::string& path = data_file(options);
-  if (!options.test_file.empty()) {
-    throw ConfigError(
-        concat("key 'data.test_file' cannot be '", options.test_file,
-               "' with data.name = hdf5, whose test set is /x_test and /y_test of data.file; leave "
-               "the key out"));
-  }
   try {
     return read_file(
         {.file = h5::open_input(path), .path = path, .label_kind = options.label_kind});

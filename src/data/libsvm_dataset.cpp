@@ -80,13 +80,11 @@ std::unique_ptr<Dataset> open_libsvm(const DataOptions& options) {
   if (options.label_kind == LabelKind::Number) {
     description.targets = numbers_as_targets(train.labels, test.labels);
   } else {
-    const std::vector<double> distinct = distinct_labels(train.labels, test.labels);
-    check_exact(distinct, options.file);
-    labels = class_numbers(train.labels, distinct);
-    const std::vector<std::int64_t> more = class_numbers(test.labels, distinct);
-    labels.insert(labels.end(), more.begin(), more.end());
-    for (const double label : distinct) description.class_names.push_back(text_of(label));
-    classes = std::ssize(distinct);
+    const std::vector<double> values = distinct(train.labels, test.labels);
+    check_exact(values, options.file);
+    labels = places(train.labels, test.labels, values);
+    for (const double label : values) description.class_names.push_back(text_of(label));
+    classes = std::ssize(values);
     check_distinct(description.class_names, options.file);
     if (options.label_kind == LabelKind::Auto) check_classes(labels, classes, options.file);
   }

@@ -86,7 +86,13 @@ void use_statistics(const Dataset& dataset, Preparation& preparation) {
       factor[d] += difference * difference;
     }
   });
-  for (double& f : factor) f = 1 / (std::sqrt(f / total) + .001);
+  for (std::size_t d = 0; d < columns; ++d) {
+    if (!std::isfinite(factor[d])) {
+      throw DataError(concat("data.standardize = pixel: value ", d,
+                             " of the samples is too large for its square; scale it"));
+    }
+    factor[d] = 1 / (std::sqrt(factor[d] / total) + .001);
+  }
 }
 
 void check_images(const DataOptions& options, const Dataset& dataset) {

@@ -62,9 +62,12 @@ void add_class(const fs::path& folder, const std::string& wnid, std::int64_t lab
   for (const auto& entry : fs::directory_iterator(images, missing)) {
     if (entry.path().extension() == ".JPEG") paths.push_back(entry.path().string());
   }
-  if (paths.empty()) fail(images.string(), "no image", "files *.JPEG");
+  if (paths.empty()) {
+    const bool closed = missing && missing != std::errc::no_such_file_or_directory;
+    fail(images.string(), closed ? missing.message() : "no image", "files *.JPEG");
+  }
   const fs::path boxes = folder / wnid / (wnid + "_boxes.txt");
-  if (fs::exists(boxes) && lines_of(boxes.string()).size() != paths.size()) {
+  if (fs::exists(boxes, missing) && lines_of(boxes.string()).size() != paths.size()) {
     fail(images.string(), concat(paths.size(), " images"),
          concat(lines_of(boxes.string()).size(), " as in '", boxes.string(), "'"));
   }
@@ -88,8 +91,11 @@ void add_validation(const fs::path& folder, const std::map<std::string, std::int
       fail(path, concat("class '", wnid, "' in line ", number), "a class of wnids.txt");
     }
     const fs::path image = folder / "images" / name;
-    if (!fs::exists(image))
-      fail(image.string(), "no such file", concat("it, by line ", number, " of the annotations"));
+    std::error_code missing;
+    if (!fs::exists(image, missing)) {
+      fail(image.string(), missing ? missing.message() : "no such file",
+           concat("it, by line ", number, " of the annotations"));
+    }
     listing.add(image.string(), label->second);
   }
 }

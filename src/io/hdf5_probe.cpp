@@ -42,6 +42,11 @@ class FileSize {
   hsize_t bytes_ = 0;
 };
 
+/// What a file does not hold itself.
+struct Elsewhere : Error {
+  using Error::Error;
+};
+
 void check_dataset(const Handle& file, const std::string& path, FileSize& size) {
   const Handle dataset = open_dataset(file, path);
   const Handle properties = own(H5Dget_create_plist(dataset.id()), H5Pclose, path);
@@ -49,7 +54,7 @@ void check_dataset(const Handle& file, const std::string& path, FileSize& size) 
   const Handle space = own(H5Dget_space(dataset.id()), H5Sclose, path);
   if (H5Pget_layout(properties.id()) == H5D_CONTIGUOUS) {
     if (H5Pget_external_count(properties.id()) > 0) {
-      throw Error("data set '" + path + "' lies in another file");
+      throw Elsewhere("data set '" + path + "' lies in another file");
     }
     const haddr_t address = H5Dget_offset(dataset.id());
     if (address == HADDR_UNDEF) return;  // never written
@@ -80,17 +85,21 @@ void check_attributes(const Handle& object, const std::string& path) {
   });
 }
 
-void check_group(const Handle& file, const std::string& group, FileSize& size) {
+/// `seen` has the addresses of what has several names: a group may hold itself.
+void check_group(const Handle& file, const std::string& group, FileSize& size,
+                 std::set<haddr_t>& seen) {
   check_attributes(open_group(file, group), group);
   for (const std::string& name : names_in(file, group)) {
     const std::string path = (group == "/" ? "" : group) + "/" + name;
     H5L_info_t link;
     check(H5Lget_info(file.id(), path.c_str(), &link, H5P_DEFAULT), path);
-    if (link.type != H5L_TYPE_HARD) throw Error("'" + path + "' is a link to somewhere else");
+    if (link.type == H5L_TYPE_SOFT) continue;  // what it leads to has a name of its own
+    if (link.type != H5L_TYPE_HARD) throw Elsewhere("'" + path + "' lies in another file");
     H5O_info_t info;
     check(H5Oget_info_by_name2(file.id(), path.c_str(), &info, H5O_INFO_BASIC, H5P_DEFAULT), path);
+    if (info.rc > 1 && !seen.insert(info.addr).second) continue;
     if (info.type == H5O_TYPE_GROUP) {
-      check_group(file, path, size);
+      check_group(file, path, size, seen);
     } else if (info.type == H5O_TYPE_DATASET) {
       check_attributes(open_dataset(file, path), path);
       check_dataset(file, path, size);
@@ -137,7 +146,10 @@ std::string damage_of(const std::string& path) {
   const auto found = within_time(kReadingLimit, [&]() -> std::string {
     try {
       FileSize size(path);
-      check_group(open_any(path), "/", size);
+      std::set<haddr_t> seen;
+      check_group(open_any(path), "/", size, seen);
+    } catch (const Elsewhere& error) {
+      return concat("it is not whole: ", error.what(), "; copy it into this one");
     } catch (const Error& error) {
       return concat("it is damaged: ", error.what());
     }

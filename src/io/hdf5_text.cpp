@@ -14,6 +14,23 @@ Handle string_type(std::size_t length) {
   return type;
 }
 
+/// An attribute, its type, and that it holds one value: HDF5 writes as many as there are.
+struct OneValue {
+  OneValue(const Handle& object, const std::string& name)
+      : attribute(own(H5Aopen(object.id(), name.c_str(), H5P_DEFAULT), H5Aclose,
+                      "no attribute '" + name + "'")),
+        type(own(H5Aget_type(attribute.id()), H5Tclose, "type of '" + name + "'")) {
+    const Handle space = own(H5Aget_space(attribute.id()), H5Sclose, "space of '" + name + "'");
+    const hssize_t values = H5Sget_simple_extent_npoints(space.id());
+    if (values != 1) {
+      throw Error(concat("attribute '", name, "' has ", values, " values, expected one"));
+    }
+  }
+
+  Handle attribute;
+  Handle type;
+};
+
 }  // namespace
 
 void write_attribute(const Handle& object, const std::string& name, const std::string& text,
@@ -71,22 +88,24 @@ void replace_attribute(const Handle& object, const std::string& name, std::int64
 }
 
 std::int64_t read_integer_attribute(const Handle& object, const std::string& name) {
-  const Handle attribute =
-      own(H5Aopen(object.id(), name.c_str(), H5P_DEFAULT), H5Aclose, "no attribute '" + name + "'");
+  const OneValue one(object, name);
+  if (H5Tget_class(one.type.id()) != H5T_INTEGER) {
+    throw Error(concat("attribute '", name, "' is not a whole number"));
+  }
   std::int64_t value = 0;
-  check(H5Aread(attribute.id(), H5T_NATIVE_INT64, &value), "cannot read attribute '" + name + "'");
+  check(H5Aread(one.attribute.id(), H5T_NATIVE_INT64, &value),
+        "cannot read attribute '" + name + "'");
   return value;
 }
 
 std::string read_text_attribute(const Handle& object, const std::string& name) {
-  const Handle attribute =
-      own(H5Aopen(object.id(), name.c_str(), H5P_DEFAULT), H5Aclose, "no attribute '" + name + "'");
-  const Handle type = own(H5Aget_type(attribute.id()), H5Tclose, "type of '" + name + "'");
-  if (H5Tget_class(type.id()) != H5T_STRING || H5Tis_variable_str(type.id()) > 0) {
+  const OneValue one(object, name);
+  if (H5Tget_class(one.type.id()) != H5T_STRING || H5Tis_variable_str(one.type.id()) > 0) {
     throw Error(concat("attribute '", name, "' is not a fixed-length text"));
   }
-  std::string text(H5Tget_size(type.id()), '\0');
-  check(H5Aread(attribute.id(), type.id(), text.data()), "cannot read attribute '" + name + "'");
+  std::string text(H5Tget_size(one.type.id()), '\0');
+  check(H5Aread(one.attribute.id(), one.type.id(), text.data()),
+        "cannot read attribute '" + name + "'");
   return text.substr(0, text.find('\0'));
 }
 

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <csignal>
 #include <poll.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,8 +28,9 @@ constexpr char kEnd = '\n';       // says that the text before it is whole
   const auto seconds = static_cast<rlim_t>(std::ceil(limit_seconds));
   const rlimit processor{.rlim_cur = seconds, .rlim_max = seconds};
   setrlimit(RLIMIT_CPU, &processor);
-  // A signal for the run is not for this process.
-  for (const int number : {SIGTERM, SIGINT, SIGUSR1}) std::signal(number, SIG_DFL);
+  // A signal for the run, which the whole group gets, is not for this process: it ends with the run.
+  for (const int number : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) std::signal(number, SIG_IGN);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   // A crash is an answer too: no report by MPI, no core dump.
   for (const int number : {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL}) std::signal(number, SIG_DFL);
   const rlimit none{.rlim_cur = 0, .rlim_max = 0};

@@ -5,6 +5,7 @@
 #include "fedhpc/data/dataset.hpp"
 #include "fedhpc/data/partition.hpp"
 
+#include "data/numbers.hpp"
 #include "data/packing_support.hpp"
 
 namespace fedhpc {
@@ -27,6 +28,19 @@ TEST(CsvTest, NumbersQuotesAndLineEnds) {
   EXPECT_EQ(table.columns, 3U);
   EXPECT_EQ(table.cells, (std::vector<double>{1, -2.5, 300, 4, .5, 0, 7, 8, 9}));
   EXPECT_EQ(table.lines, (std::vector<std::int64_t>{2, 4, 5}));
+  EXPECT_EQ(parse_csv(bytes_of("1e-400,-1e-400\n"), "t").cells, (std::vector<double>{0, 0}));
+}
+
+TEST(CsvTest, WordsAreUtf8) {
+  for (const char* word :
+       {"", "Jos\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80", "\xf4\x8f\xbf\xbf"}) {
+    EXPECT_TRUE(is_utf8(word)) << word;
+  }
+  EXPECT_EQ(in_quotes(std::string(39, 'x') + "\xc3\xa9"), "'" + std::string(39, 'x') + "...'");
+  for (const char* word : {"Jos\xe9", "\xc3", "a\x80", "\xc0\xaf", "\xe0\x80\xaf", "\xe2\x82",
+                           "\xe2\x82x", "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff"}) {
+    EXPECT_FALSE(is_utf8(word)) << word;
+  }
 }
 
 TEST(CsvTest, TheFirstRowIsAHeaderWhenAFieldIsNoNumber) {
@@ -242,6 +256,12 @@ TEST_F(CsvDatasetTest, NumbersAndWordsDoNotMix) {
             message("x,y\n0,1\n1,3\n1,two\n"));
   expect_in("line 3, column 1: found the number '2', expected a word as in line 2",
             message("x,y\n1,two\n0,2\n"));
+  expect_in("line 3, column 1: found '1e999', expected a finite number",
+            message("x,y\n1,0\n0,1e999\n"));
+  expect_in("line 3, column 1: found the number '1e999', expected a word as in line 2",
+            message("x,y\n1,two\n0,1e999\n"));
+  expect_in("line 3, column 1: found 'Jos?', which is not UTF-8; save the file in that encoding",
+            message("x,y\n1,two\n0,Jos\xe9\n"));
   expect_in("line 3, column 1: found ' ', expected", message("x,y\n1,two\n0, \n"));
   expect_in("line 2, column 1: found 'nan', expected", message("x,y\n1,nan\n"));
   write("x,y\n1,two\n0,one\n");

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -16,6 +15,8 @@
 
 #include "fedhpc/data/dataset.hpp"
 #include "fedhpc/data/shard.hpp"
+
+#include "fixtures/temporary_folder.hpp"
 
 namespace fedhpc::testing_support {
 
@@ -40,28 +41,6 @@ class Variable {
  private:
   const char* name_;
   std::optional<std::string> old_;
-};
-
-/// A folder of its own that disappears with it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    static std::atomic<int> count{0};
-    path_ = std::filesystem::temp_directory_path() /
-            ("fedhpc_test_" + std::to_string(getpid()) + "_" + std::to_string(count++));
-    std::filesystem::create_directories(path_);
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  std::string path(const std::string& name = "") const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
 };
 
 using Bytes = std::vector<std::uint8_t>;

@@ -333,9 +333,6 @@ TEST_F(Hdf5DatasetTest, AFileThatIsNoHdf5OrMissingIsNamed) {
   expect_in("d.h5' cannot be read: there is no such file", message());
   write_bytes(options.file, {1, 2, 3});
   expect_in("d.h5' cannot be read: it is not an HDF5 file", message());
-  options.test_file = "t.h5";
-  expect_in("key 'data.test_file' cannot be 't.h5' with data.name = hdf5",
-            message_of<ConfigError>([&] { open_dataset(options); }));
   options.file.clear();
   expect_in("data.name = hdf5 needs the key data.file",
             message_of<ConfigError>([&] { open_dataset(options); }));

@@ -75,6 +75,16 @@ TEST(IdxDatasetTest, AMissingFileNamesThePathsTriedAndTheRemedy) {
   expect_in("tools/fetch_data.py fmnist", message);
 }
 
+TEST(IdxDatasetTest, WhatCannotBeLookedAtIsPassedOverAndNamed) {
+  const TemporaryFolder folder;
+  write_small_set(folder.path());
+  std::filesystem::create_symlink("fashion-mnist", folder.path("fashion-mnist"));  // to itself
+  EXPECT_EQ(open_dataset(options_for("fmnist", folder.path()))->num_train(), 3);
+  std::filesystem::remove(folder.path("t10k-labels-idx1-ubyte"));
+  expect_in("': Too many levels of symbolic links); get it with 'tools/fetch_data.py fmnist'",
+            message_of<DataError>([&] { open_dataset(options_for("fmnist", folder.path())); }));
+}
+
 TEST(IdxDatasetTest, TestImagesHaveTheSizeOfTrainingImages) {
   const TemporaryFolder folder;
   write_small_set(folder.path("mnist"));

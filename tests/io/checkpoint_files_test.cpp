@@ -2,16 +2,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <thread>
-#include <unistd.h>
 
 #include <gtest/gtest.h>
 
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/io/durable.hpp"
 #include "fedhpc/io/time_limit.hpp"
+
+#include "fixtures/temporary_folder.hpp"
 
 namespace fedhpc {
 namespace {
@@ -20,15 +22,9 @@ namespace fs = std::filesystem;
 
 class FolderTest : public ::testing::Test {
  protected:
-  FolderTest() { fs::create_directories(folder_); }
-  ~FolderTest() override {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
-
   std::string make(const std::string& name, const std::string& text = "x") const {
-    std::ofstream(folder_ / name) << text;
-    return (folder_ / name).string();
+    std::ofstream(folder_.path(name)) << text;
+    return folder_.path(name);
   }
   static std::string read(const std::string& path) {
     std::ifstream file(path);
@@ -37,15 +33,14 @@ class FolderTest : public ::testing::Test {
 
   std::vector<std::string> names() const {
     std::vector<std::string> found;
-    for (const auto& entry : fs::directory_iterator(folder_)) {
+    for (const auto& entry : fs::directory_iterator(folder_.path())) {
       found.push_back(entry.path().filename().string());
     }
     std::sort(found.begin(), found.end());
     return found;
   }
 
-  const fs::path folder_ =
-      fs::temp_directory_path() / ("fedhpc_checkpoints_" + std::to_string(getpid()));
+  const testing_support::TemporaryFolder folder_;
 };
 
 using CheckpointFilesTest = FolderTest;
@@ -95,7 +90,7 @@ TEST_F(CheckpointFilesTest, OneLockForAllThatSharesCheckpoints) {
 }
 
 TEST_F(CheckpointFilesTest, AnEarlierResultIsSetAsideWithItsCheckpoints) {
-  const std::string run = (folder_ / "run.h5").string();
+  const std::string run = folder_.path("run.h5");
   EXPECT_EQ(set_aside(run), "");
   for (const std::string text : {"one", "two"}) {
     make("run.h5", text);
@@ -106,17 +101,17 @@ TEST_F(CheckpointFilesTest, AnEarlierResultIsSetAsideWithItsCheckpoints) {
   EXPECT_EQ(names(), (std::vector<std::string>{"run.old1.ckpt.10.h5", "run.old1.ckpt.20.h5",
                                                "run.old1.h5", "run.old2.ckpt.10.h5",
                                                "run.old2.ckpt.20.h5", "run.old2.h5"}));
-  EXPECT_EQ(read((folder_ / "run.old2.ckpt.20.h5").string()), "two");
+  EXPECT_EQ(read(folder_.path("run.old2.ckpt.20.h5")), "two");
   make("run.h5");
   make("run.ckpt.20.h5");
   make("run.ckpt.30.h5");
-  EXPECT_EQ(set_aside(run, 20), (folder_ / "run.old3.h5").string());
-  EXPECT_TRUE(fs::exists(folder_ / "run.ckpt.20.h5"));
-  EXPECT_TRUE(fs::exists(folder_ / "run.old3.ckpt.30.h5"));
+  EXPECT_EQ(set_aside(run, 20), folder_.path("run.old3.h5"));
+  EXPECT_TRUE(fs::exists(folder_.path("run.ckpt.20.h5")));
+  EXPECT_TRUE(fs::exists(folder_.path("run.old3.ckpt.30.h5")));
 }
 
 TEST_F(CheckpointFilesTest, ANameWithoutSuffixIsSetAsideAsOne) {
-  EXPECT_EQ(set_aside(make("run")), (folder_ / "run.old1").string());
+  EXPECT_EQ(set_aside(make("run")), folder_.path("run.old1"));
   EXPECT_EQ(checkpoint_path("run.old1", 5), "run.old1.ckpt.5.h5");
 }
 
@@ -124,21 +119,21 @@ TEST_F(DurableTest, ReplacesWholeFiles) {
   const std::string old = make("old", "before");
   replace_file(make("new", "after"), old);
   EXPECT_EQ(read(old), "after");
-  EXPECT_FALSE(fs::exists(folder_ / "new"));
-  EXPECT_THROW(replace_file((folder_ / "missing").string(), old), Error);
+  EXPECT_FALSE(fs::exists(folder_.path("new")));
+  EXPECT_THROW(replace_file(folder_.path("missing"), old), Error);
   EXPECT_EQ(read(old), "after");
 }
 
 TEST_F(DurableTest, FollowsLinks) {
   const std::string file = make("file");
-  fs::create_symlink(file, folder_ / "link");
-  EXPECT_EQ(link_target((folder_ / "link").string()), fs::canonical(file).string());
+  fs::create_symlink(file, folder_.path("link"));
+  EXPECT_EQ(link_target(folder_.path("link")), fs::canonical(file).string());
   EXPECT_EQ(link_target(file), file);
   EXPECT_EQ(link_target("missing"), "missing");
 }
 
 TEST_F(DurableTest, KnowsItsFileSystem) {
-  EXPECT_GT(free_bytes(folder_.string()), 0);
+  EXPECT_GT(free_bytes(folder_.path()), 0);
   EXPECT_GT(free_bytes("/nonexistent"), std::int64_t{1} << 60);
   EXPECT_TRUE(keeps_write_order("/proc"));  // no network behind it
   EXPECT_EQ(folder_of("a/b.h5"), "a");
@@ -149,6 +144,15 @@ TEST(WithinTime, GivesTheTextOfWorkThatEnds) {
   const std::string text(100'000, 'x');  // more than a pipe holds
   EXPECT_EQ(within_time(20, [&] { return text; }), text);
   EXPECT_EQ(within_time(20, [] { return std::string(); }), "");
+}
+
+TEST(WithinTime, ASignalForTheRunIsNotForTheWork) {
+  EXPECT_EQ(within_time(20,
+                        [] {
+                          for (const int number : {SIGTERM, SIGINT, SIGUSR1, SIGHUP}) raise(number);
+                          return std::string("whole");
+                        }),
+            "whole");
 }
 
 TEST(WithinTime, GivesNothingForWorkThatDoesNot) {

@@ -14,16 +14,17 @@
 
 #include <gtest/gtest.h>
 
+#include "fixtures/temporary_folder.hpp"
+
 namespace fedhpc {
 namespace {
 
 class FileLockTest : public testing::Test {
  protected:
   void SetUp() override { std::ofstream(path_) << "x"; }
-  void TearDown() override { std::filesystem::remove(path_); }
 
-  const std::string path_ =
-      (std::filesystem::temp_directory_path() / ("lock." + std::to_string(getpid()))).string();
+  const testing_support::TemporaryFolder folder_;
+  const std::string path_ = folder_.path("lock");
 };
 
 TEST_F(FileLockTest, HoldsUntilDestroyed) {
@@ -62,13 +63,10 @@ using State = LockFile::State;
 
 class LockFileTest : public testing::Test {
  protected:
-  void TearDown() override { std::filesystem::remove(path_); }
-
   bool there() const { return std::filesystem::exists(path_); }
 
-  const std::string path_ =
-      (std::filesystem::temp_directory_path() / ("only." + std::to_string(getpid()) + ".lock"))
-          .string();
+  const testing_support::TemporaryFolder folder_;
+  const std::string path_ = folder_.path("only.lock");
 };
 
 TEST_F(LockFileTest, OneHoldsItAndItsFileGoesWithIt) {

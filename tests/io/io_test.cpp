@@ -5,7 +5,6 @@
 #include <fstream>
 #include <numeric>
 #include <sys/resource.h>
-#include <unistd.h>
 #include <utility>
 
 #include <ATen/ops/arange.h>
@@ -16,6 +15,8 @@
 #include "fedhpc/io/durable.hpp"
 #include "fedhpc/io/hdf5.hpp"
 #include "fedhpc/io/results_writer.hpp"
+
+#include "fixtures/temporary_folder.hpp"
 
 namespace fedhpc {
 namespace {
@@ -38,12 +39,6 @@ namespace fs = std::filesystem;
 
 class IoTest : public ::testing::Test {
  protected:
-  ~IoTest() override {
-    std::error_code ignored;
-    fs::remove(path_, ignored);
-    fs::remove(copy_, ignored);
-  }
-
   ResultsWriter writer(const std::string& config = "[run]\nseed = 3\n",
                        LiveMode live = LiveMode::Swmr,
                        const std::vector<Metric>& series = {{"loss", "1", "mean loss"}}) const {
@@ -60,10 +55,9 @@ class IoTest : public ::testing::Test {
             {.edge = {-1, -1}, .train_samples = {5, 6}, .test_samples = {1, 2}, .classes = 2}};
   }
 
-  const std::string copy_ =
-      (fs::temp_directory_path() / ("fedhpc_io_copy_" + std::to_string(getpid()) + ".h5")).string();
-  const std::string path_ =
-      (fs::temp_directory_path() / ("fedhpc_io_" + std::to_string(getpid()) + ".h5")).string();
+  const testing_support::TemporaryFolder folder_;
+  const std::string copy_ = folder_.path("copy.h5");
+  const std::string path_ = folder_.path("run.h5");
 };
 
 TEST_F(IoTest, LabelCountsAreWrittenInParts) {
