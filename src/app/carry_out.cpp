@@ -192,9 +192,8 @@ RunEnd run_experiment(Config& config, Communicator& comm, const Host& host, cons
                       Earlier earlier) {
   const bool speaks = comm.rank() == 0;
   std::optional<StillAtWork> notice;
-  if (speaks && config.run.progress != ProgressKind::None) {
-    notice.emplace("preparing the data and the model");
-  }
+  const bool shows = speaks && config.run.progress != ProgressKind::None;
+  if (shows) notice.emplace("preparing the data and the model");
   Experiment experiment(config, comm, from);
   std::optional<RunStatus> over;
   if (earlier == Earlier::Keep) over = is_over(config.run.output, experiment, comm);
@@ -218,13 +217,11 @@ RunEnd run_experiment(Config& config, Communicator& comm, const Host& host, cons
     const bool early = report.round < config.run.rounds;
     const bool stopped = report.diverged_since > 0 && config.run.stop_on_divergence;
     interrupted = report.agreed.stop && early && !stopped;
-    if (interrupted || (stopped && early)) {
-      recorder.write_models(experiment.current_model(), !report.left);
-    }
+    const bool ends = interrupted || (stopped && early);
+    if (ends) recorder.write_models(experiment.current_model(), !report.left);
     // Checkpoints from before it diverged are worth more than one from after.
-    if (interrupted || (report.agreed.checkpoint && !stopped)) {
-      checkpointer.write(report.round, recorder.file());
-    }
+    const bool keep = interrupted || (report.agreed.checkpoint && !stopped);
+    if (keep) checkpointer.write(report.round, recorder.file());
     if (speaks && !report.left) speaker.round(report);
     if (speaks && interrupted) speaker.interrupted(report);
   };
@@ -234,7 +231,10 @@ RunEnd run_experiment(Config& config, Communicator& comm, const Host& host, cons
   };
   try {
     if (speaks) speaker.begin();
-    in_rounds([&] { experiment.run(observe, ask, [] { return caught_signal() != 0; }); });
+    in_rounds([&] {
+      if (last.round == config.run.rounds) recorder.write_personal_models();  // a checkpoint's end
+      experiment.run(observe, ask, [] { return caught_signal() != 0; });
+    });
     status = interrupted ? "interrupted" : last.diverged_since > 0 ? "diverged" : "complete";
     recorder.finish(status);
     ignore_stop_signals();

@@ -63,7 +63,7 @@ constexpr CommandHelp kCommandHelp[] = {
   What there is: a name, a tab and a sentence a line; without a kind, the names of all.
   With --run.plugin also what these plug-ins add.
 )"},
-    {"show", R"(fedhpc show model CONFIG.ini|MODEL.h5 [--section.key=value ...]
+    {"show", R"(fedhpc show model MODEL.h5|CONFIG.ini [--section.key=value ...]
   The layers of a configuration's model, or of a model file: the values of a sample behind each,
   its parameters, and the multiplications and additions of a forward pass for one sample.
 

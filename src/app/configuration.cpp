@@ -14,6 +14,8 @@
 #include "fedhpc/core/configuration_source.hpp"
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/engine/resume.hpp"
+#include "fedhpc/io/checkpoint_files.hpp"
+#include "fedhpc/io/durable.hpp"
 #include "fedhpc/io/hdf5.hpp"
 
 #include "comm/first_to_differ.hpp"
@@ -117,6 +119,19 @@ StartOptions start_options(const std::vector<Assignment>& assignments) {
   return start;
 }
 
+namespace {
+
+/// The file whose configuration `fedhpc resume PATH` goes on with: a checkpoint beside a result file,
+/// the newest that can be read.
+std::string resumed_file(const std::string& path) {
+  for (const CheckpointFile& checkpoint : checkpoints_of(link_target(path))) {
+    if (!config_in(checkpoint.path).empty()) return checkpoint.path;
+  }
+  return path;
+}
+
+}  // namespace
+
 StartOptions start_options(const std::string& command, const Arguments& arguments) {
   StartOptions start = start_options(std::vector<Assignment>{});
   try {
@@ -128,8 +143,9 @@ StartOptions start_options(const std::string& command, const Arguments& argument
       return !is_option(one) || one.find('=') == std::string::npos;
     });
     std::vector<Assignment> assignments = parse_command_line(keys);
-    // Of resume: a result file or a checkpoint says it with its other attributes, a configuration
-    // behind it wins.
+    if (command == "resume" && paths.size() == 1) paths = {resumed_file(paths.front())};
+    // A configuration behind what is resumed says all.
+    if (command == "resume" && paths.size() > 1) paths.erase(paths.begin());
     for (const std::string& path : paths) {
       std::error_code failed;
       if (!std::filesystem::is_regular_file(path, failed)) continue;  // a pipe can be read but once

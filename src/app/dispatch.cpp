@@ -21,7 +21,7 @@ constexpr const char* kUsage =
     "       fedhpc plan CONFIG.ini [--json|--series] [--ranks N] [--section.key=value ...]\n"
     "       fedhpc list [algorithms|models|datasets|partitioners|factorisations|codecs]\n"
     "                   [--run.plugin=FILE,...]\n"
-    "       fedhpc show model CONFIG.ini|MODEL.h5 [--section.key=value ...]\n"
+    "       fedhpc show model MODEL.h5|CONFIG.ini [--section.key=value ...]\n"
     "       fedhpc show config CONFIG.ini [KEY] [--section.key=value ...]\n"
     "       fedhpc show run RUN.h5\n"
     "       fedhpc help COMMAND|NAME|KEY|SECTION|keys [--run.plugin=FILE,...]\n"

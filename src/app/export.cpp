@@ -125,8 +125,8 @@ int export_command(const Arguments& arguments) {
   const std::size_t clients = read_column(file, results, "/clients/train_samples", 1).size();
   names = {"client"};
   columns = {{}};
-  for (const std::string name :
-       {"edge", "train_samples", "test_samples", "best_accuracy", "best_rmse"}) {
+  for (const std::string name : {"edge", "train_samples", "validation_samples", "test_samples",
+                                 "best_accuracy", "best_rmse"}) {
     if (!h5::exists(file, "/clients/" + name)) continue;
     names.push_back(name);
     columns.push_back(read_column(file, results, "/clients/" + name, clients));

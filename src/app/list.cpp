@@ -26,19 +26,31 @@ std::vector<Assignment> keys_of(const std::string& method) {
   return {{"algorithm.name", method, help}, {"topology.edges", "1", help}};
 }
 
-/// A key as one or several methods declare it; no methods: a key of every run.
-struct KnownKey {
-  OptionSet::Entry entry;
-  std::vector<std::string> methods = {};
-
-  std::string section() const { return entry.key.substr(0, entry.key.find('.')); }
-  std::string name() const { return entry.key.substr(entry.key.find('.') + 1); }
-};
-
 bool own_of_method(const OptionSet::Entry& entry) {
   return (entry.key.starts_with("algorithm.") && entry.key != "algorithm.name") ||
          entry.key.starts_with("server.");
 }
+
+/// A key as one or several methods declare it.
+struct KnownKey {
+  OptionSet::Entry entry;
+  std::vector<std::string> methods = {};
+  /// Words of conditions, and the methods with which the key has them.
+  std::vector<std::pair<std::string, std::vector<std::string>>> conditions = {};
+
+  void add(const std::string& method, const std::vector<Condition>& of_method) {
+    methods.push_back(method);
+    for (const Condition& condition : of_method) {
+      const auto same = [&](const auto& one) { return one.first == condition.words; };
+      auto known = std::ranges::find_if(conditions, same);
+      if (known == conditions.end()) known = conditions.insert(known, {condition.words, {}});
+      known->second.push_back(method);
+    }
+  }
+
+  std::string section() const { return entry.key.substr(0, entry.key.find('.')); }
+  std::string name() const { return entry.key.substr(entry.key.find('.') + 1); }
+};
 
 /// Every key there is, section by section: those of all runs, then those of the methods, each
 /// meaning once.
@@ -55,7 +67,7 @@ std::vector<KnownKey> known_keys() {
       };
       auto known = std::find_if(keys.begin(), keys.end(), same);
       if (known == keys.end()) known = keys.insert(keys.end(), KnownKey{entry});
-      if (own) known->methods.push_back(method);
+      known->add(method, entry.conditions);
     }
   }
   std::vector<std::string> sections;
@@ -66,7 +78,7 @@ std::vector<KnownKey> known_keys() {
   }
   const auto place = [&](const KnownKey& key) {
     const auto section = std::find(sections.begin(), sections.end(), key.section());
-    return std::pair{section - sections.begin(), key.methods.empty() ? "" : key.entry.key};
+    return std::pair{section - sections.begin(), own_of_method(key.entry) ? key.entry.key : ""};
   };
   std::stable_sort(keys.begin(), keys.end(),
                    [&](const KnownKey& a, const KnownKey& b) { return place(a) < place(b); });
@@ -76,9 +88,6 @@ std::vector<KnownKey> known_keys() {
 void print_key(std::ostream& out, const OptionSet::Entry& entry) {
   out << entry.key << "\n  " << entry.help << "\n  allowed: " << entry.allowed
       << "\n  default: " << (entry.default_text.empty() ? "not set" : entry.default_text) << "\n";
-  for (const Condition& condition : entry.conditions) {
-    out << "  acts with: " << condition.words << "\n";
-  }
 }
 
 /// Prints the keys that `name` stands for: all of them, those of a section, or those of this name
@@ -96,7 +105,11 @@ bool print_matching_keys(std::ostream& out, const std::vector<KnownKey>& keys,
       out << (printed ? "\n" : "") << "[" << section << "]\n";
     }
     print_key(out, key.entry);
-    if (!key.methods.empty()) out << "  methods: " << join(key.methods) << "\n";
+    for (const auto& [words, methods] : key.conditions) {
+      const std::string of = methods == key.methods ? "" : concat(" (", join(methods), ")");
+      out << "  acts with: " << words << of << "\n";
+    }
+    if (own_of_method(key.entry)) out << "  methods: " << join(key.methods) << "\n";
     printed = true;
   }
   return printed;
@@ -131,7 +144,9 @@ bool print_registered(std::ostream& out, const std::string& name, std::vector<st
       if (kind.name != "algorithms") continue;
       const Config config(keys_of(name), "help.ini");
       for (const OptionSet::Entry& key : config.options().entries()) {
-        if (own_of_method(key)) print_key(out, key);
+        if (!own_of_method(key)) continue;
+        print_key(out, key);
+        for (const Condition& one : key.conditions) out << "  acts with: " << one.words << "\n";
       }
     }
   }

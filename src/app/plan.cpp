@@ -30,7 +30,7 @@ double seconds_per_round(const Parts& parts, double seconds_per_step,
     steps += parts.trainer->stragglers().mean_part(client, all) * static_cast<double>(all);
   }
   const double share =
-      static_cast<double>(parts.cohort_limit()) / static_cast<double>(parts.partition.clients());
+      static_cast<double>(parts.cohort_mean()) / static_cast<double>(parts.partition.clients());
   return steps * share * seconds_per_step / (machine.ranks * machine.balance);
 }
 

@@ -50,7 +50,11 @@ std::string aligned(const std::vector<std::vector<std::string>>& lines) {
 
 /// The model of a configuration, or of a model file.
 std::unique_ptr<Model> model_of(const Arguments& arguments) {
-  if (arguments.size() == 1 && h5::is_hdf5(arguments.front()) == true) {
+  if (!arguments.empty() && h5::is_hdf5(arguments.front()) == true) {
+    if (arguments.size() > 1) {
+      throw ConfigError(
+          "fedhpc show model MODEL.h5 takes no keys: a model file says all of its model");
+    }
     return build_model(read_model_file(arguments.front()), concat("'", arguments.front(), "'"));
   }
   const std::unique_ptr<Config> config = configuration_of(given_by(arguments, "show model"));
@@ -118,16 +122,23 @@ std::string configuration_text(const Arguments& arguments) {
   }
   // Not its files and GPUs: a job is prepared on a machine that may have neither.
   const Given given = given_by(of_run, "show config");
-  const std::string text = Config(given.assignments, given.name).to_ini();
-  if (!key) return text;
-  const std::vector<Assignment> lines = parse_ini(text, arguments.front());
-  std::vector<std::string> keys;
-  for (const Assignment& one : lines) {
-    if (one.key == *key) return one.value + "\n";
-    keys.push_back(one.key);
+  const Config config(given.assignments, given.name);
+  if (!key) return config.to_ini();
+  const OptionSet& options = config.options();
+  if (!options.contains(*key)) {
+    std::vector<std::string> keys;
+    for (const OptionSet::Entry& entry : options.entries()) keys.push_back(entry.key);
+    throw ConfigError(
+        concat("this configuration has no key '", *key, "'", suggestion(likely_key(*key, keys))));
   }
-  throw ConfigError(
-      concat("this configuration has no key '", *key, "'", suggestion(nearest(*key, keys))));
+  const OptionSet::Entry& entry = options.entry(*key);
+  const std::string value = entry.print();
+  if (!options.acts(entry) || value.empty()) {
+    throw ConfigError(concat("key '", *key,
+                             options.acts(entry) ? "' is not set" : "' has no effect",
+                             " in this configuration"));
+  }
+  return value + "\n";
 }
 
 }  // namespace

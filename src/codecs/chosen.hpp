@@ -89,11 +89,6 @@ struct RandK : Chosen {
     take_others(inside, reader, row);
   }
 
-  template <typename T>
-  std::int64_t transmit_(std::span<T> row) const {
-    return transmit_by_bytes_(*this, row);
-  }
-
  private:
   template <typename Visit, typename Skip>
   void each_chosen(const SplitRow& inside, std::uint64_t seed, const Visit& visit,

@@ -39,35 +39,6 @@ struct Compressor {
   double shrinkage(double omega) const { return contracts ? 1 / (1 + omega) : 1; }
 };
 
-/// The columns beside those that are compressed.
-template <typename T>
-void append_others(const SplitRow& columns, std::span<const T> row, BitWriter& writer) {
-  columns.each_outside(row.size(), [&](std::size_t i) { writer.append(bits_of(row[i])); });
-}
-
-template <typename T>
-void take_others(const SplitRow& columns, BitReader& reader, std::span<T> row) {
-  columns.each_outside(row.size(),
-                       [&](std::size_t i) { row[i] = std::bit_cast<T>(reader.take<BitsOf<T>>()); });
-}
-
-template <typename T>
-std::int64_t bytes_of_others(const SplitRow& columns, std::span<const T> row) {
-  return (static_cast<std::int64_t>(row.size()) - columns.count()) *
-         static_cast<std::int64_t>(sizeof(T));
-}
-
-/// Replaces a row by what its receiver reads, by way of the bytes.
-template <typename Format, typename T>
-std::int64_t transmit_by_bytes_(const Format& format, std::span<T> row) {
-  BitWriter writer;
-  format.encode(std::span<const T>(row), writer);
-  const std::vector<std::byte> bytes = writer.take();
-  BitReader reader(bytes, "compressor", row.size());
-  format.decode(reader, row);
-  return static_cast<std::int64_t>(bytes.size());
-}
-
 /// The columns of tensor `range`, in a row.
 template <typename T>
 std::span<T> of_range(std::span<T> row, const Range& range) {

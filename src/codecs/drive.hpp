@@ -75,11 +75,6 @@ struct Drive : Compressor {
     take_others(inside, reader, row);
   }
 
-  template <typename T>
-  std::int64_t transmit_(std::span<T> row) const {
-    return transmit_by_bytes_(*this, row);
-  }
-
  private:
   template <typename Work>
   static void each_block(std::vector<double>& values, const Work& work) {

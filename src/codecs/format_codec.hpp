@@ -12,7 +12,8 @@
 namespace fedhpc {
 
 /// Makes a codec from a format that needs nothing but the row. It has functions of T = float or
-/// double for size, encoding, decoding and, unless lossless, transmission in place with its size.
+/// double for size, encoding and decoding. A lossy one may have a quicker way than through the bytes
+/// to put what arrives in the place of a row and return the size, transmit_.
 template <typename Format>
 class FormatCodec final : public Codec {
  public:
@@ -53,8 +54,12 @@ class FormatCodec final : public Codec {
   std::int64_t transmit_(std::span<T> row) const {
     if constexpr (Format::template kLossless<T>) {
       return format_.encoded_bytes(Values<T>(row));
-    } else {
+    } else if constexpr (requires { format_.transmit_(row); }) {
       return format_.transmit_(row);
+    } else {
+      const std::vector<std::byte> bytes = encode(Values<T>(row));
+      decode(bytes, row);
+      return static_cast<std::int64_t>(bytes.size());
     }
   }
   template <typename T>

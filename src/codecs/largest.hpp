@@ -30,8 +30,8 @@ struct Largest {
 
   template <typename T>
   std::int64_t encoded_bytes(std::span<const T> row) const {
-    const auto others = static_cast<std::int64_t>(row.size()) - columns.count();
-    return bytes_for(k * place_bits()) + (k + others) * static_cast<std::int64_t>(sizeof(T));
+    return bytes_for(k * place_bits()) + k * static_cast<std::int64_t>(sizeof(T)) +
+           bytes_of_others(columns, row);
   }
 
   template <typename T>
@@ -43,7 +43,7 @@ struct Largest {
     }
     writer.align();
     for (const Entry<T>& entry : sent) writer.append(bits_of(row[entry.column]));
-    columns.each_outside(row.size(), [&](std::size_t i) { writer.append(bits_of(row[i])); });
+    append_others(columns, row, writer);
   }
 
   template <typename T>
@@ -65,8 +65,7 @@ struct Largest {
       next += sent ? 1 : 0;
       row[i] = sent ? std::bit_cast<T>(reader.take<BitsOf<T>>()) : T{0};
     });
-    columns.each_outside(
-        row.size(), [&](std::size_t i) { row[i] = std::bit_cast<T>(reader.take<BitsOf<T>>()); });
+    take_others(columns, reader, row);
   }
 
   template <typename T>

@@ -78,11 +78,6 @@ struct Levels : Compressor {
     take_others(tensors, reader, row);
   }
 
-  template <typename T>
-  std::int64_t transmit_(std::span<T> row) const {
-    return transmit_by_bytes_(*this, row);
-  }
-
   /// Of a tensor of n columns.
   double omega(std::int64_t n) const {
     const auto s = static_cast<double>(levels);

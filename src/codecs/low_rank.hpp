@@ -79,11 +79,6 @@ struct LowRank : Compressor {
     take_others(columns(row.size()), reader, row);
   }
 
-  template <typename T>
-  std::int64_t transmit_(std::span<T> row) const {
-    return transmit_by_bytes_(*this, row);
-  }
-
  private:
   struct Shape {
     std::int64_t height;

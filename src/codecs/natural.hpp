@@ -53,11 +53,6 @@ struct Natural : Compressor {
     take_others(tensors, reader, row);
   }
 
-  template <typename T>
-  std::int64_t transmit_(std::span<T> row) const {
-    return transmit_by_bytes_(*this, row);
-  }
-
  private:
   template <typename T>
   static constexpr int kFraction = std::numeric_limits<T>::digits - 1;

@@ -23,9 +23,9 @@ struct Signs {
 
   template <typename T>
   std::int64_t encoded_bytes(std::span<const T> row) const {
-    const auto others = static_cast<std::int64_t>(row.size()) - columns.count();
-    const auto tensors = static_cast<std::int64_t>(columns.ranges().size());
-    return bytes_for(columns.count()) + (tensors + others) * static_cast<std::int64_t>(sizeof(T));
+    return bytes_for(columns.count()) +
+           static_cast<std::int64_t>(columns.ranges().size() * sizeof(T)) +
+           bytes_of_others(columns, row);
   }
 
   template <typename T>
@@ -35,7 +35,7 @@ struct Signs {
     for (const auto& [begin, end] : columns.ranges()) {
       writer.append(bits_of(std::abs(row[static_cast<std::size_t>(begin)])));
     }
-    columns.each_outside(row.size(), [&](std::size_t i) { writer.append(bits_of(row[i])); });
+    append_others(columns, row, writer);
   }
 
   template <typename T>
@@ -47,8 +47,7 @@ struct Signs {
       if (std::signbit(magnitude)) reader.fail("a magnitude is negative");
       give_magnitude_(row, begin, end, magnitude);
     }
-    columns.each_outside(
-        row.size(), [&](std::size_t i) { row[i] = std::bit_cast<T>(reader.take<BitsOf<T>>()); });
+    take_others(columns, reader, row);
   }
 
   template <typename T>

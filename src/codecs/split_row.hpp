@@ -1,10 +1,14 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include "fedhpc/codecs/compressors.hpp"
+
+#include "codecs/bits.hpp"
 
 namespace fedhpc {
 
@@ -43,5 +47,23 @@ class SplitRow {
   ColumnRanges inside_;
   std::int64_t count_ = 0;
 };
+
+/// The columns outside.
+template <typename T>
+void append_others(const SplitRow& columns, std::span<const T> row, BitWriter& writer) {
+  columns.each_outside(row.size(), [&](std::size_t i) { writer.append(bits_of(row[i])); });
+}
+
+template <typename T>
+void take_others(const SplitRow& columns, BitReader& reader, std::span<T> row) {
+  columns.each_outside(row.size(),
+                       [&](std::size_t i) { row[i] = std::bit_cast<T>(reader.take<BitsOf<T>>()); });
+}
+
+template <typename T>
+std::int64_t bytes_of_others(const SplitRow& columns, std::span<const T> row) {
+  return (static_cast<std::int64_t>(row.size()) - columns.count()) *
+         static_cast<std::int64_t>(sizeof(T));
+}
 
 }  // namespace fedhpc

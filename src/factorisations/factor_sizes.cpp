@@ -48,7 +48,7 @@ std::vector<std::string> excluded_layers(const std::vector<std::string>& words,
                                          const std::vector<std::string>& layers) {
   std::vector<std::string> excluded;
   for (const std::string& word : words) {
-    if (word == FactorisationOptions::kNone || word == FactorisationOptions::kAuto) continue;
+    if (word == FactorisationOptions::kNone) continue;
     if (word == "first" || word == "last") {
       if (!layers.empty()) excluded.push_back(word == "first" ? layers.front() : layers.back());
     } else if (word == "shortcuts") {

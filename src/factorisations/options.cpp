@@ -6,19 +6,41 @@
 #include "fedhpc/factorisations/factorisation.hpp"
 #include "fedhpc/models/options.hpp"
 
+#include "core/or_added.hpp"
+
 namespace fedhpc {
 
 namespace {
 
-/// The factorisations whose names begin with one of `words`.
-std::vector<std::string> kinds(const std::vector<std::string_view>& words) {
+/// fedhpc's own factorisations whose names begin with one of `words`, or an added one. A method has
+/// its say too: what model.factorisation = auto stands for is its own.
+Condition of_kinds(const std::vector<std::string_view>& words) {
   std::vector<std::string> names;
-  for (const std::string& name : factorisation_registry().names()) {
+  for (const auto& entry : factorisation_registry()) {
     for (const std::string_view word : words) {
-      if (name.starts_with(word)) names.push_back(name);
+      if (!entry.added && entry.name.starts_with(word)) names.push_back(entry.name);
     }
   }
-  return names;
+  Condition condition =
+      where_or_added(factorisation_registry(), "model.factorisation", std::move(names));
+  condition.keys.emplace_back("algorithm.name");
+  return condition;
+}
+
+/// The words of model.exclude; in the place of `auto` stand the method's own.
+std::vector<std::string> excluded(const std::vector<std::string>& words,
+                                  const std::vector<std::string>& of_method) {
+  std::vector<std::string> layers;
+  for (const std::string& word : words) {
+    if (word == FactorisationOptions::kAuto) {
+      layers.insert(layers.end(), of_method.begin(), of_method.end());
+    } else {
+      layers.push_back(word);
+    }
+  }
+  std::erase(layers, FactorisationOptions::kNone);
+  if (layers.empty()) layers.emplace_back(FactorisationOptions::kNone);
+  return layers;
 }
 
 }  // namespace
@@ -52,7 +74,7 @@ void FactorisationOptions::declare(OptionSet& options) {
       .add_words(
           "model.exclude", exclude,
           "layers that are not factorised: their names or patterns of them (*.mlp.*), first, "
-          "last, shortcuts, or none; auto: as the method has it")
+          "last, shortcuts, or none; auto, also beside others: as the method has it")
       .acts(unless("model.factorisation", "none"));
   options
       .add("model.conv_view", view,
@@ -60,23 +82,23 @@ void FactorisationOptions::declare(OptionSet& options) {
                {kAuto, {}}, {"raw", ConvView::Raw}, {"permuted", ConvView::Permuted}},
            "kernels [out, in, y, x] as a matrix [out y, in x]: the same numbers in the same "
            "order, or each where it belongs; auto: as the method has it")
-      .acts(where("model.factorisation", kinds({"low_rank", "kronecker", "lora", "ffa_lora"})))
+      .acts(of_kinds({"low_rank", "kronecker", "lora", "ffa_lora"}))
       .acts(of_model_with_images());
   options
       .add("model.block_layout", blocks,
            Names<BlockLayout>{{"stacked", BlockLayout::Stacked}, {"grid", BlockLayout::Grid}},
            "blocks of a Kronecker decomposition: one below the other, or k by k")
-      .acts(where("model.factorisation", kinds({"kronecker"})));
+      .acts(of_kinds({"kronecker"}));
   options
       .add_or_auto("model.lora_alpha", lora_alpha, above(0.0),
                    "alpha of an adapter (alpha / r) B A; auto: the rank r")
-      .acts(where("model.factorisation", kinds({"lora", "ffa_lora"})));
+      .acts(of_kinds({"lora", "ffa_lora"}));
   options
       .add("model.rank_bound", bound,
            Names<RankBound>{{"none", RankBound::None}, {"full", RankBound::Full}},
            "what ranks by model.compression are at least: 1, or as FedPara's authors have it what "
            "leaves full rank possible, rounded up")
-      .acts(where("algorithm.name", {"fedpara"}))  // the one that has hadamard
+      .acts(of_kinds({"hadamard"}))
       .acts(where("model.rank", {""}));
 }
 
@@ -97,9 +119,10 @@ void FactorisationOptions::resolve(const OptionSet& options, const std::string& 
   }
   if (name == kAuto) name = allowed.empty() ? kNone : allowed.front();
   if (!factorises()) return;
-  if (exclude == std::vector<std::string>{kAuto}) {
-    exclude = use.exclude.empty() ? std::vector<std::string>{kNone} : use.exclude;
+  if (exclude.size() > 1 && std::ranges::count(exclude, kNone) > 0) {
+    options.refuse("model.exclude", "other layers beside none; allowed: none alone");
   }
+  exclude = excluded(exclude, use.exclude);
   if (!view) view = use.view;
   passed = use.passed;
   const OptionSet::Entry& rank = options.entry("model.rank");

@@ -136,6 +136,32 @@ class Arguments(AppCase):
             self.assertEqual(set(keys), {section})
         self.assertEqual(out.count("\nalgorithm.k\n"), 1, "a key that means one thing stands there once")
 
+    def test_a_key_says_of_each_method_with_what_it_acts(self):
+        """help METHOD and help keys, which tells what methods have in common once, say the same."""
+        def told(name):
+            """(key, what it is, what it acts with, methods) in the help on `name`."""
+            text = self.run_ok("help", name).stdout
+            for key, sentence, rest in re.findall(r"^(\w+\.\w+)\n((?:  .*\n){3})((?:  .*\n)*)", text, re.M):
+                acting, having = (re.findall(rf"^  {what}: (.*)$", rest, re.M) for what in ("acts with", "methods"))
+                yield key, sentence, acting, having
+
+        methods = [line.split("\t")[0] for line in self.run_ok("list", "algorithms").stdout.splitlines()]
+        of_all = {}
+        for key, sentence, acting, having in told("keys"):
+            for method in having[0].split(", ") if having else ():
+                found = [re.fullmatch(r"(.*?)(?: \(([\w, ]+)\))?", one).groups() for one in acting]
+                of_all[method, key, sentence] = {words for words, some in found
+                                                 if not some or method in some.split(", ")}
+        of_each = {(method, key, sentence): set(acting)
+                   for method in methods for key, sentence, acting, _ in told(method)}
+        self.assertGreater(sum(map(len, of_each.values())), 300)
+        self.assertEqual(of_all, of_each)
+        for key, words in (("train.clip_norm", "algorithm.name other than pfedgp (pfedgp)"),
+                           ("train.lr_unit", "algorithm.name other than sfedhp (sfedhp)"),
+                           ("train.buffers", "algorithm.transmit_fraction = 1 (fedavg)"),
+                           ("data.alpha", "data.partition = dirichlet")):
+            self.assertIn(f"  acts with: {words}\n", self.run_ok("help", key).stdout)
+
     def test_bare_list(self):
         out = self.run_ok("list").stdout
         kinds = dict(line.split("\t") for line in out.splitlines())

@@ -464,7 +464,7 @@ class Run(AppCase):
 
 class Export(AppCase):
     def test_csv(self):
-        self.run_ok("run", self.ini(SMALL), "--run.eval_every=3")
+        self.run_ok("run", self.ini(SMALL), "--run.eval_every=3", "--data.validation_fraction=0.2")
         for ranks in (0, 2):
             with self.subTest(ranks=ranks):
                 self.run_ok("export", "config.h5", "--csv", f"csv{ranks}/deep", ranks=ranks)
@@ -476,7 +476,7 @@ class Export(AppCase):
                     for name, column in file["rounds"].items():
                         read = [float(row[name] or math.nan) for row in rounds]
                         np.testing.assert_array_equal(read, column[...], name)
-                    for name in ("edge", "train_samples", "test_samples", "best_accuracy"):
+                    for name in ("edge", "train_samples", "validation_samples", "test_samples", "best_accuracy"):
                         read = [float(row[name] or math.nan) for row in clients]
                         np.testing.assert_array_equal(read, file[f"clients/{name}"][...], name)
                     self.assertEqual([int(row["client"]) for row in clients], list(range(5)))

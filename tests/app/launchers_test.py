@@ -106,6 +106,24 @@ class Launchers(AppCase):
         out = self.run_ok("resume", "run.h5", "--run.rounds=4", "--run.mpi=off", env=OTHERS).stdout
         self.assertIn("\n1 rank, blocks of ", out)
 
+    def test_a_resumed_run_starts_as_its_checkpoint_says_or_the_configuration_behind(self):
+        """Not as both say: a configuration has defaults too, and bases."""
+        self.ini(CONFIG, "plain.ini")
+        self.ini(CONFIG + "[run]\nmpi = off\n", "off.ini")
+        self.ini(CONFIG + "[run]\nmpi = on\n", "on.ini")
+        self.ini("base = on.ini\n", "base.ini")
+        alone, on, two = r"\n1 rank, ", rf"\n1 rank \({MPI}\), ", rf"\n2 ranks \((mpirun|mpiexec), {MPI}\), "
+        self.run_ok("run", "off.ini", "--run.output=run.h5", env=OTHERS)
+        for rounds, (name, ranks, expected) in enumerate((("plain", 2, two), ("base", 0, on), ("off", 0, alone)), 3):
+            done = self.run_ok("resume", "run.h5", f"{name}.ini", f"--run.rounds={rounds}", ranks=ranks, env=OTHERS)
+            self.assertRegex(done.stdout, expected)
+        # One of several tasks that MPI does not join, which is refused unless it is to be alone.
+        results = self.folder / "run.h5"
+        for rounds, lose in ((6, results.unlink), (7, lambda: results.write_bytes(b""))):
+            lose()
+            done = self.run_ok("resume", "run.h5", f"--run.rounds={rounds}", env=one_of(LAUNCHERS["srun"], 0))
+            self.assertRegex(done.stdout, alone)
+
     def test_mpirun_starts_ranks_and_is_named(self):
         done = self.run_ok("run", self.ini(CONFIG, "run.ini"), ranks=2, env=OTHERS)
         self.assertRegex(done.stdout, rf"(?m)^2 ranks \((mpirun|mpiexec), {MPI}\), blocks of ")

@@ -1,6 +1,7 @@
 // A plug-in that does what FEDHPC_TEST_PLUGIN says, and leaves a file behind as soon as it is loaded.
 
 #include <cstdlib>
+#include <fedhpc/algorithms/factor_averaging.hpp>
 #include <fedhpc/plugin.hpp>
 #include <fstream>
 #include <stdexcept>
@@ -31,6 +32,12 @@ void add_model(Plugin& plugin, const std::string& name, const std::string& sente
                    });
 }
 
+/// Averages factors of a kind that a plug-in has added.
+class TestAveraging final : public FactorAveraging {
+ public:
+  TestAveraging() : FactorAveraging({"test_factors"}) {}
+};
+
 void add_all_kinds(Plugin& plugin) {
   add_model(plugin, "test_model", "a dnn of another name");
   plugin.add_dataset("test_data", "what synthetic is", [](const DataOptions& options) {
@@ -50,6 +57,7 @@ void add_all_kinds(Plugin& plugin) {
       [](const WeightShape& shape, const FactorSize& size, const FactorForm& form) {
         return make_factorisation("cp", shape, size, form);
       });
+  plugin.add_algorithm<TestAveraging>("test_averaging", "averages test_factors");
 }
 
 /// A method that fails where the variable says.

@@ -178,6 +178,14 @@ class Plugins(AppCase):
         self.run_ok("run", "run.ini", both, *old, "--run.output=old.h5", env=env)
         self.assertEqual(contents(self.folder / "new.h5"), contents(self.folder / "old.h5"))
 
+    def test_an_added_factorisation_may_read_all_keys_of_factorisations(self):
+        keys = {"conv_view": "raw", "block_layout": "grid", "lora_alpha": "2", "rank_bound": "full"}
+        text = self.run_ok("show", "config", "run.ini", f"--run.plugin={MOMENTUM},{KINDS}", "--algorithm.name=test_averaging",
+                           "--data.name=glyphs", "--model.name=cnn2", *(f"--model.{key}={keys[key]}" for key in keys),
+                           env={"FEDHPC_TEST_PLUGIN": "all"}).stdout
+        for key, value in keys.items():
+            self.assertIn(f"\n{key} = {value}\n", text)
+
     def test_another_version_is_refused_before_it_is_loaded(self):
         env = {"FEDHPC_TEST_PLUGIN_WITNESS": str(self.folder / "witness")}
         self.run_ok("list", f"--run.plugin={KINDS}", env=env)

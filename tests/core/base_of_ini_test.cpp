@@ -2,12 +2,13 @@
 
 #include <filesystem>
 #include <fstream>
-#include <unistd.h>
 
 #include <gtest/gtest.h>
 
 #include "fedhpc/core/configuration_source.hpp"
 #include "fedhpc/core/error.hpp"
+
+#include "fixtures/temporary_folder.hpp"
 
 namespace fedhpc {
 namespace {
@@ -16,17 +17,13 @@ namespace fs = std::filesystem;
 
 class BaseOfIniTest : public testing::Test {
  protected:
-  BaseOfIniTest() { fs::create_directories(folder_ / "bases"); }
-  ~BaseOfIniTest() override {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
+  BaseOfIniTest() { fs::create_directories(folder_.path("bases")); }
 
   std::string write(const std::string& name, const std::string& text) {
-    std::ofstream(folder_ / name) << text;
+    std::ofstream(folder_.path(name)) << text;
     return path(name);
   }
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string path(const std::string& name) const { return folder_.path(name); }
   std::string refusal() const {
     try {
       read_ini(path("run.ini"));
@@ -43,7 +40,7 @@ class BaseOfIniTest : public testing::Test {
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;
   }
 
-  const fs::path folder_ = fs::temp_directory_path() / concat("fedhpc_bases_", getpid());
+  const testing_support::TemporaryFolder folder_;
 };
 
 TEST_F(BaseOfIniTest, KeysOfTheFileWinAndEachKnowsItsPlace) {

@@ -18,5 +18,13 @@ TEST(Percentile, InterpolatesLinearly) {
   EXPECT_TRUE(std::isnan(percentile({}, 0.5)));
 }
 
+TEST(Percentile, IsNaNWhereAValueIs) {
+  const double nan = std::nan("");
+  for (const double fraction : {0.0, 0.5, 1.0}) {
+    EXPECT_TRUE(std::isnan(percentile({1, 2, nan}, fraction)));
+    EXPECT_TRUE(std::isnan(percentile({nan, 1, 2}, fraction)));
+  }
+}
+
 }  // namespace
 }  // namespace fedhpc

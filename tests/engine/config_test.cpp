@@ -123,6 +123,38 @@ TEST(Config, Dense32LosesInFloat64) {
   }
 }
 
+TEST(Config, AutoBesideOtherLayersIsWhatTheMethodLeavesOut) {
+  using Words = std::vector<std::string>;
+  const auto excluded = [](const std::string& method, const std::string& words) {
+    const Config config({in_file("algorithm.name", method), in_file("model.exclude", words)},
+                        "run.ini");
+    const Config again(parse_ini(config.to_ini(), "config"), "other.ini");
+    EXPECT_EQ(again.factorisation.exclude, config.factorisation.exclude) << method << " " << words;
+    return config.factorisation.exclude;
+  };
+  EXPECT_EQ(excluded("fedlmt", "auto"), (Words{"first", "last"}));
+  EXPECT_EQ(excluded("fedlmt", "auto,fc2"), (Words{"first", "last", "fc2"}));
+  EXPECT_EQ(excluded("fedlmt", "fc2,auto"), (Words{"fc2", "first", "last"}));
+  EXPECT_EQ(excluded("tdpfed", "auto"), Words{"none"}) << "it leaves none out";
+  EXPECT_EQ(excluded("tdpfed", "auto,fc2"), Words{"fc2"});
+  EXPECT_EQ(excluded("fedlmt", "none"), Words{"none"});
+  for (const char* words : {"none,fc2", "fc2,none", "auto,none"}) {
+    EXPECT_EQ(refusal({in_file("algorithm.name", "fedlmt"), in_file("model.exclude", words)}),
+              concat("run.ini:1: key 'model.exclude' cannot be '", words,
+                     "' with other layers beside none; allowed: none alone"));
+  }
+}
+
+TEST(Config, AKeyOfFactorisationsGivesWayToAMethodOfAHigherLevel) {
+  const Config config({in_file("algorithm.name", "fedpara"), in_file("model.rank_bound", "full"),
+                       on_command_line("algorithm.name", "fedlmt")},
+                      "run.ini");
+  EXPECT_EQ(config.factorisation.bound, RankBound::None);
+  const std::string said =
+      refusal({in_file("algorithm.name", "fedlmt"), in_file("model.rank_bound", "full")});
+  EXPECT_NE(said.find("it needs model.factorisation = hadamard"), std::string::npos) << said;
+}
+
 TEST(Config, AnUnknownMethodNamesTheNearest) {
   const std::string message = refusal({in_file("algorithm.name", "fedavgg")});
   EXPECT_NE(message.find("'fedavgg'"), std::string::npos) << message;

@@ -29,6 +29,7 @@ FactorisationOptions cp(const Sizes& ranks = {}, double compression = 2) {
   options.name = "cp";
   options.ranks = ranks;
   options.compression = compression;
+  options.exclude = {};
   return options;
 }
 
