@@ -131,12 +131,33 @@ void check_records(const h5::Handle& file, const Resumption& from, const Experim
     refuse("/draws/cohort", "is missing");
 }
 
+/// Throws DataError where epsilon of past rounds would be another one: the method sends more or fewer
+/// changes a round than it did, or clients were drawn otherwise, as of fedhpc before it had the
+/// attribute.
+void check_privacy(const h5::Handle& file, const std::string& path, const Parts& parts) {
+  const h5::Handle state = h5::open_group(file, "/state");
+  if (!parts.accountant) return;
+  if (!h5::has_attribute(state, kUploads)) {
+    if (!parts.draws_each()) return;
+    throw DataError(concat("checkpoint '", path,
+                           "' has cohorts of a fixed size, of which epsilon is no bound; begin the "
+                           "run anew"));
+  }
+  const std::int64_t before = h5::read_integer_attribute(state, kUploads);
+  const std::int64_t now = parts.method().traits().averaged_uploads;
+  if (before == now) return;
+  throw DataError(concat("checkpoint '", path, "' is of a method with averaged_uploads = ", before,
+                         ", and it has ", now,
+                         " now: epsilon of past rounds would lose its meaning; put it back"));
+}
+
 }  // namespace
 
 void check_origin(const h5::Handle& file, const Resumption& from, const Experiment& experiment) {
   check_data(file, from.checkpoint, experiment.parts());
   check_model(file, from, experiment.parts());
   check_records(file, from, experiment);
+  check_privacy(file, from.checkpoint, experiment.parts());
   for (const auto& other : {other_code, other_processor, other_build}) {
     run_log().of_run(LogLevel::Warning, other(file, from.checkpoint, experiment.parts()));
   }

@@ -98,8 +98,12 @@ Parts::Parts(Config& options, Communicator& ranks, const Resumption* from)
   fail_together(comm, [&] { within_memory("the data on the device", [&] { move_to_device(); }); });
   trainer = std::make_unique<LocalTrainer>(*model, *shard, config.train, context);
   check_steps();
-  evaluator = std::make_unique<Evaluator>(
-      *model, context, [this] { comm.progress(); }, loss);
+  fail_together(comm, [&] {
+    within_memory(concat("what model.name = ", config.model.name, " makes of samples"), [&] {
+      evaluator = std::make_unique<Evaluator>(
+          *model, context, [this] { comm.progress(); }, loss);
+    });
+  });
   open_store();
   const Setup setup({.context = context,
                      .initial = initial,
@@ -171,6 +175,10 @@ void Parts::open_store() {
     store = std::make_unique<ClientStore>(shard->clients(), config.store);
   } else {
     device_sharers_ = ranks_on_card(comm, gpu_library(), context.device.index());
+    // A small card has less room for columns than the usual limit. They may lie in the memory of graphs and once more
+    // outside of it: a quarter, beside the block's 0.4 (block_width.cpp) and slices. A limit is simpler than to count
+    // them in a block's bytes, for how many there are depends on the ways that convolutions will take.
+    model->keep_columns(free_device_bytes() / 8);
     device_memory.emplace(context.device, [this] { return free_device_bytes(); });
     pinned_memory.emplace(gpu_library());
     store = std::make_unique<ClientStore>(shard->clients(), config.store, &*device_memory,
@@ -180,6 +188,10 @@ void Parts::open_store() {
   const bool has_buffers = model->layout()->count(Tag::Buffer) > 0;
   if (has_buffers && config.train.buffers == BufferPlace::Local) {
     buffers = std::make_unique<OwnBuffers>(*store, initial);
+  }
+  if (!has_buffers && config.train.buffers == BufferPlace::Local) {
+    run_log().of_run(LogLevel::Warning, concat("train.buffers = local has no effect: model.name = ",
+                                               config.model.name, " has no batch norm"));
   }
 }
 
@@ -194,23 +206,6 @@ std::int64_t Parts::chosen_block_width(const Resumption* from) {
 
 std::int64_t Parts::free_device_bytes() const {
   return gpu_library().free_bytes() / device_sharers_;
-}
-
-std::int64_t Parts::cohort_limit() const {
-  return has_edge_models() ? hierarchical_cohort_limit(placement(), config.topology)
-                           : cohort_size(partition.clients(), config.topology.participation);
-}
-
-std::int64_t Parts::participants_limit() const {
-  return std::min(partition.clients(), method().traits().cohorts_in_round * cohort_limit());
-}
-
-Cohort Parts::draw(std::int64_t round) const {
-  return without_absent(
-      has_edge_models()
-          ? draw_hierarchical_cohort(context.seed, round, placement(), config.topology)
-          : draw_cohort(context.seed, round, partition.clients(), config.topology.participation),
-      round, trainer->stragglers(), placement());
 }
 
 Placement Parts::open_data() {
@@ -261,6 +256,7 @@ RoundServices Parts::services(LocalTrainer& of_round) {
           .links = links.get(),
           .buffers = buffers.get(),
           .privacy = privacy ? &*privacy : nullptr,
+          .expected = draws_each() ? expected_participants() : 0,
           .series = &noted};
 }
 

@@ -73,6 +73,20 @@ void refuse_lost_epochs(const Config& config, const Layout& layout, const Partit
   refuse_early_end(config.train, config.options(), trainings * most, concat(" of client ", first));
 }
 
+/// Binary cross entropy takes outputs as logits; behind a sigmoid all are above 0, as of a label that
+/// is there.
+void refuse_squeezed_outputs(const Config& config, const Model& model, const Loss& loss) {
+  if (loss.kind() != LossKind::BinaryCrossEntropy) return;
+  const std::vector<LayerSummary>& layers = model.layers();  // none of TorchScript
+  const auto last = std::find_if(layers.rbegin(), layers.rend(),
+                                 [](const LayerSummary& one) { return one.op != "reshape"; });
+  if (last == layers.rend() || last->op != "sigmoid") return;
+  throw ConfigError(
+      concat("model.name = ", config.model.name,
+             " ends in a sigmoid, which train.loss = binary_cross_entropy has itself; "
+             "take a model without it, such as mlr"));
+}
+
 }  // namespace
 
 void Parts::open_model(const Resumption* from) {
@@ -91,6 +105,7 @@ void Parts::open_model(const Resumption* from) {
   const std::int64_t asked = loss.outputs().classes;
   loss = loss.of_outputs(model->classes());
   loss.check_shape(model->output_shape());
+  refuse_squeezed_outputs(config, *model, loss);
   if (loss.outputs().classes > asked) {
     run_log().of_run(LogLevel::Warning, concat("the model tells ", loss.outputs().classes,
                                                " classes apart, and the data has ", asked,
@@ -149,7 +164,7 @@ void Parts::open_privacy() {
   if (!privacy->has_noise()) return;
   // Several payloads of a round are one release of them together, which is as much longer.
   const auto uploads = static_cast<double>(method().traits().averaged_uploads);
-  accountant.emplace(static_cast<double>(cohort_limit()) / static_cast<double>(partition.clients()),
+  accountant.emplace(static_cast<double>(cohort_mean()) / static_cast<double>(partition.clients()),
                      options.noise / std::sqrt(uploads), options.delta);
   if (options.delta * static_cast<double>(partition.clients()) < 1) return;
   run_log().of_run(LogLevel::Warning,
@@ -177,13 +192,6 @@ void Parts::require_different_series() const {
                              metric.name, "', and there is one of that name already; the method ",
                              "has to give it another name"));
   }
-}
-
-std::int64_t Parts::most_together() const {
-  if (!has_edge_models()) return cohort_limit();
-  TopologyOptions one_edge = config.topology;
-  one_edge.edge_participation = 0;  // one is always drawn
-  return hierarchical_cohort_limit(placement(), one_edge);
 }
 
 void Parts::check_steps() const {

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <functional>
 #include <limits>
+#include <numbers>
 
 #include "fedhpc/core/error.hpp"
 
@@ -11,24 +14,47 @@ namespace fedhpc {
 namespace {
 
 constexpr int kLargestOrder = 512;
-constexpr int kFinest = 64;  // below it orders are tenths apart
+constexpr int kFinest = 64;                // below it orders are tenths apart
+constexpr double kLeastForIntegral = 0.1;  // below it there are too many steps
 
 double log_binomial(int n, int k) {
   return std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1);
 }
 
-/// log A(a), a sum of exponentials taken by its largest term.
-double log_moment(int a, double q, double z) {
-  const auto term = [&](int k) {
-    // 0 log 0 = 0
-    const double rest = a - k == 0 ? 0 : (a - k) * std::log1p(-q);
-    return log_binomial(a, k) + rest + k * std::log(q) + (k * (k - 1.0)) / (2 * z * z);
-  };
+/// log sum exp(term(k)), k = 0, ..., last.
+double log_sum(std::int64_t last, const std::function<double(std::int64_t k)>& term) {
   double largest = -std::numeric_limits<double>::infinity();
-  for (int k = 0; k <= a; ++k) largest = std::max(largest, term(k));
+  for (std::int64_t k = 0; k <= last; ++k) largest = std::max(largest, term(k));
   double sum = 0;
-  for (int k = 0; k <= a; ++k) sum += std::exp(term(k) - largest);
+  for (std::int64_t k = 0; k <= last; ++k) sum += std::exp(term(k) - largest);
   return largest + std::log(sum);
+}
+
+/// log A(a) of a whole order.
+double log_moment(int a, double q, double z) {
+  return log_sum(a, [&](std::int64_t k) {
+    const auto chosen = static_cast<double>(k);
+    // 0 log 0 = 0
+    const double rest = k == a ? 0 : (a - chosen) * std::log1p(-q);
+    return log_binomial(a, static_cast<int>(k)) + rest + chosen * std::log(q) +
+           chosen * (chosen - 1) / (2 * z * z);
+  });
+}
+
+/// log A(a) of any order above 1: the integral by the trapezoid rule, which is exact to rounding for
+/// steps so far below z.
+double log_integral(double a, double q, double z) {
+  const double step = z / 16;
+  const auto last = static_cast<std::int64_t>(std::ceil((24 * z + a) / step));
+  const double log_q = std::log(q);
+  const double log_rest = std::log1p(-q);
+  const double sum = log_sum(last, [&](std::int64_t k) {
+    const double x = static_cast<double>(k) * step - 12 * z;
+    const double drawn = log_q + (2 * x - 1) / (2 * z * z);
+    const double most = std::max(drawn, log_rest);
+    return a * (most + std::log1p(std::exp(-std::abs(drawn - log_rest)))) - x * x / (2 * z * z);
+  });
+  return sum + std::log(step / (z * std::sqrt(2 * std::numbers::pi)));
 }
 
 }  // namespace
@@ -42,7 +68,9 @@ PrivacyAccountant::PrivacyAccountant(double q, double z, double delta) : delta_(
       const double share = tenths / 10.0;
       const double order = a - 1 + share;
       const double unsampled = order * (order - 1) / (2 * z * z);  // a sample never loses more
-      orders_.push_back({order, std::min(unsampled, below + share * (here - below))});
+      const bool between = tenths < 10 && q < 1 && z >= kLeastForIntegral;
+      const double moment = between ? log_integral(order, q, z) : below + share * (here - below);
+      orders_.push_back({order, std::min(unsampled, moment)});
     }
     below = here;
   }

@@ -105,13 +105,25 @@ Rows Block::from_clients(const Rows& rows, const Codec& codec) {
 
 void Block::make_private_(const Rows& changes) {
   const Privacy& privacy = *state_.services.privacy;
+  if (state_.services.buffers == nullptr && changes.layout->count(Tag::Buffer) > 0) {
+    throw ConfigError(
+        "privacy.clip holds for trainable columns, and batch norm's statistics of samples travel "
+        "beside them; use a norm without them");
+  }
   privacy.check_uploads(state_.sent.add(clients_));
-  note(Privacy::kClipped, privacy.clip_(changes));
+  const std::vector<double> clipped = privacy.clip_(changes);
+  if (!state_.cohort.stands_in) note(Privacy::kClipped, clipped);
   if (!privacy.has_noise()) return;
+  if (state_.cohort.stands_in) scale_columns_(changes, 0, Tag::Trainable);
   const auto bearer = std::ranges::find(clients_, state_.noise_bearer());
-  if (bearer == clients_.end()) return;
-  privacy.add_noise_(changes.narrow(bearer - clients_.begin()), round(), state_.log.pass(),
-                     state_.sent.of(*bearer) - 1);
+  if (bearer != clients_.end()) {
+    privacy.add_noise_(changes.narrow(bearer - clients_.begin()), round(), state_.log.pass(),
+                       state_.sent.of(*bearer) - 1);
+  }
+  if (state_.services.expected == 0) return;
+  // How many were drawn is not to be seen in the mean, which divides by their number.
+  const double drawn = state_.total_weight(Weighting::Uniform);
+  scale_columns_(changes, drawn / state_.services.expected, Tag::Trainable);
 }
 
 Rows Block::upload_models(const Rows& models, const Codec& codec) {

@@ -21,6 +21,16 @@ std::vector<std::int64_t> draw(DrawKey key, std::int64_t n, double participation
   return drawn;
 }
 
+/// The uniform by which a client takes part in a round that draws each by itself.
+double uniform_of(std::uint64_t seed, std::int64_t round, std::int64_t client) {
+  return Draws({.seed = seed,
+                .purpose = Purpose::Cohort,
+                .pass = kClientPass,
+                .client = static_cast<std::uint64_t>(client),
+                .round = static_cast<std::uint64_t>(round)})
+      .uniform();
+}
+
 }  // namespace
 
 std::int64_t cohort_size(std::int64_t n, double participation) {
@@ -35,6 +45,45 @@ Cohort draw_cohort(std::uint64_t seed, std::int64_t round, std::int64_t num_clie
                     .pass = kClientPass,
                     .round = static_cast<std::uint64_t>(round)};
   return {.clients = draw(key, num_clients, participation), .edges = {}};
+}
+
+std::int64_t draw_each_limit(std::int64_t num_clients, double participation) {
+  const auto mean = static_cast<double>(cohort_size(num_clients, participation));
+  return std::min(num_clients,
+                  static_cast<std::int64_t>(std::ceil(mean + 8 * std::sqrt(mean))) + 16);
+}
+
+Cohort draw_each(std::uint64_t seed, std::int64_t round, std::int64_t num_clients,
+                 double participation) {
+  const double rate = static_cast<double>(cohort_size(num_clients, participation)) /
+                      static_cast<double>(num_clients);
+  const std::int64_t limit = draw_each_limit(num_clients, participation);
+  Cohort cohort;
+  for (std::int64_t client = 0; client < num_clients; ++client) {
+    if (uniform_of(seed, round, client) < rate) cohort.clients.push_back(client);
+    if (std::ssize(cohort.clients) == limit) break;
+  }
+  return cohort;
+}
+
+Cohort with_stand_in(Cohort drawn, std::uint64_t seed, std::int64_t round, std::int64_t num_clients,
+                     const std::function<bool(std::int64_t client)>& has_samples) {
+  if (std::ranges::any_of(drawn.clients, has_samples)) return drawn;
+  std::int64_t nearest = -1;
+  double least = 1;
+  for (std::int64_t client = 0; client < num_clients; ++client) {
+    if (!has_samples(client)) continue;
+    const double u = uniform_of(seed, round, client);
+    if (u >= least) continue;
+    least = u;
+    nearest = client;
+  }
+  if (nearest < 0) return drawn;  // nobody has samples
+  const auto place = std::ranges::lower_bound(drawn.clients, nearest);
+  drawn.clients.insert(place, nearest);
+  std::erase(drawn.away, nearest);
+  drawn.stands_in = true;
+  return drawn;
 }
 
 Cohort draw_hierarchical_cohort(std::uint64_t seed, std::int64_t round, const Placement& placement,

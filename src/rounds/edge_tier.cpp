@@ -53,7 +53,8 @@ std::vector<double> EdgeTier::weights_of_clients(Weighting weighting) const {
 }
 
 void EdgeTier::draw_participants(std::uint64_t seed) {
-  if (state_.edge_round == 0) of_round_ = state_.cohort;
+  if (state_.services.absent_idle) return;  // a plan has chosen them
+  if (of_round_.edges.empty()) of_round_ = state_.cohort;
   const Placement& placement = state_.services.topology.placement();
   const auto samples = [&](std::int64_t client) {
     return state_.weight_of(client, Weighting::Samples);
@@ -96,6 +97,7 @@ void EdgeTier::rounds(std::int64_t count, const std::function<void()>& edge_roun
     state_.wire.clock().finish_edge_round();
   }
   state_.edge_round = 0;
+  state_.services.trainer.at_training();
   state_.wire.client_link = Link::ClientCloud;
   if (!of_edge_rounds_.empty())
     state_.cohort.clients.assign(of_edge_rounds_.begin(), of_edge_rounds_.end());

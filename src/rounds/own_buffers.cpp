@@ -1,5 +1,9 @@
 #include "fedhpc/rounds/own_buffers.hpp"
 
+#include <algorithm>
+
+#include "fedhpc/core/error.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -18,6 +22,17 @@ const OwnBuffers::Parts& OwnBuffers::parts_of(const LayoutPtr& layout) {
     found->second = {.layout = layout,
                      .travelling = RowPart(layout, kTravelling),
                      .buffers = RowPart(layout, kBuffers)};
+    const std::vector<Field>& own = found->second.buffers.layout()->fields();
+    const std::vector<Field>& all = stored_.layout()->fields();
+    const bool first = own.size() <= all.size() &&
+                       std::equal(own.begin(), own.end(), all.begin(),
+                                  [](const Field& a, const Field& b) { return a.name == b.name; });
+    if (!first) {
+      throw Error(
+          concat("train.buffers = local serves models and their lower layers, and a payload "
+                 "has the statistics of '",
+                 own.front().name, "' without those below"));
+    }
   }
   return found->second;
 }

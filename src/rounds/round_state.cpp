@@ -91,7 +91,8 @@ void RoundState::restore(const PartialRound& partial) {
     if (stays(client) || std::ranges::find(trained, client) != trained.end()) continue;
     throw Error(concat("round ", number, " was left with client ", client,
                        " trained on a rank that it is not trained on now; go on with the "
-                       "run.device it was left with, or from a checkpoint before it"));
+                       "run.device and the ranks on each host it was left with, or from a "
+                       "checkpoint before it"));
   }
   wire.ledger() = partial.ledger;
   wire.clock().go_on_from(partial.times);

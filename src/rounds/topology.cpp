@@ -15,7 +15,7 @@ void TopologyOptions::declare(OptionSet& options) {
               "edge servers of a method with edge models; 0: none");
   options.add("topology.participation", participation, above_up_to(0.0, 1.0),
               "fraction of the clients drawn into every round (with edge models: of each drawn "
-              "edge's clients)");
+              "edge's clients; with privacy.noise each client by itself)");
   options.add("topology.edge_participation", edge_participation, above_up_to(0.0, 1.0),
               "fraction of the edges drawn into every round by a method with edge models");
   options

@@ -6,10 +6,9 @@ import json
 
 import h5py
 import numpy as np
-from app_support import SMALL_RUN, AppCase, main
+from app_support import SMALL_RUN, AppCase, edited, fedhpc, main
 
-# Orders and what a release costs at each, chords between whole orders: include/fedhpc/math/privacy_accountant.hpp.
-WHOLE = np.arange(1, 513)
+# Orders: include/fedhpc/math/privacy_accountant.hpp.
 ORDERS = np.concatenate([np.arange(11, 641) / 10, np.arange(65, 513)])
 PRINTED = 5e-6  # six digits
 
@@ -25,8 +24,8 @@ def log_moment(order, q, z):
 
 def epsilons(q, z, delta, releases):
     """Epsilon after each of these numbers of releases."""
-    moments = [0, *(log_moment(order, q, z) for order in WHOLE[1:])]
-    of_one = np.minimum(np.interp(ORDERS, WHOLE, moments), ORDERS * (ORDERS - 1) / (2 * z**2)) / (ORDERS - 1)
+    moments = [log_moment(order, q, z) for order in ORDERS]
+    of_one = np.minimum(moments, ORDERS * (ORDERS - 1) / (2 * z**2)) / (ORDERS - 1)
     rest = np.log((ORDERS - 1) / ORDERS) - (np.log(delta) + np.log(ORDERS)) / (ORDERS - 1)
     return np.maximum(np.min(np.outer(releases, of_one) + rest, axis=1), 0)
 
@@ -42,7 +41,7 @@ class NumpyPrivacy(AppCase):
 
     def test_a_plan_tells_the_epsilon_of_all_rounds(self):
         # 6 clients, of which 1, 2 or all take part
-        for participation, q, noise, delta, rounds in ((0.1, 1 / 6, 0.7, 1e-3, 40), (0.3, 1 / 3, 1, 1e-5, 1),
+        for participation, q, noise, delta, rounds in ((0.1, 1 / 6, 0.7, 1e-3, 40), (0.1, 1 / 6, 0.3, 1e-3, 9), (0.3, 1 / 3, 1, 1e-5, 1),
                                                        (0.3, 1 / 3, 4, 1e-9, 300), (1, 1, 4, 1e-5, 30)):
             with self.subTest(participation=participation, noise=noise, delta=delta, rounds=rounds):
                 expected, = epsilons(q, noise, delta, [rounds])
@@ -63,6 +62,22 @@ class NumpyPrivacy(AppCase):
     def check_series(self, expected):
         with h5py.File(self.folder / "run.h5") as file:
             np.testing.assert_allclose(file["rounds/epsilon"], expected, rtol=1e-9)
+
+    def test_a_checkpoint_of_cohorts_of_a_fixed_size_is_refused(self):
+        self.run_ok("run", *self.arguments(0.3, 2, 1e-6, 2, "--run.output=run.h5"))
+        with edited(self.folder / "run.ckpt.2.h5") as file:
+            del file["state"].attrs["averaged_uploads"]  # as of fedhpc before it drew each client by itself
+        done = fedhpc("resume", "run.h5", "--run.rounds=3", cwd=self.folder)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("has cohorts of a fixed size, of which epsilon is no bound; begin the run anew", done.stderr)
+
+    def test_a_plan_has_room_for_large_cohorts(self):
+        """Of 1000 clients one takes part in the mean, and up to 25 may."""
+        keys = [self.ini(SMALL_RUN), "--data.clients=1000", "--topology.participation=0.001", "--model.hidden=20000",
+                "--algorithm.weighting=uniform", "--privacy.clip=1", "--algorithm.name=ditto", "--run.rounds=1"]
+        rows = {noise: json.loads(self.run_ok("plan", "--json", *keys, f"--privacy.noise={noise}").stdout)
+                for noise in (0, 1)}
+        self.assertGreater(rows[1]["memory_per_rank_bytes"], 1.2 * rows[0]["memory_per_rank_bytes"])
 
     def test_without_noise_there_is_none(self):
         told = json.loads(self.run_ok("plan", "--json", self.ini(SMALL_RUN), "--privacy.clip=0.5").stdout)

@@ -92,6 +92,17 @@ class Private(InFolder):
         averaging(sends(1), uploads=1, cohorts_in_round=2)
         self.refused("privacy.clip.* has no effect with algorithm.name = private")
 
+    def test_uploads_of_past_rounds_keep_their_epsilon(self):
+        def work(method, block, update):
+            start = block.download(method.model)
+            update.add(block.weights("uniform"), block.upload(block.train(start) - start))
+
+        averaging(work)
+        self.go(**{"run.checkpoint_every": 1})
+        averaging(work, uploads=2)
+        with self.assertRaisesRegex(fedhpc.DataError, "averaged_uploads = 1, and it has 2 now: epsilon of past rounds"):
+            fedhpc.resume("private.h5", progress=False, **{"run.rounds": 2})
+
     def test_whole_models_and_unequal_weights_are_refused(self):
         def models(method, block, update):
             update.add(block.weights("uniform"), block.upload_models(block.train(block.download(method.model))))

@@ -132,13 +132,15 @@ std::vector<double> normals(const DrawKey& key, std::int64_t count) {
 }
 
 /// `w` and a client's change of it, as the server takes it; the first client that weighs anything has
-/// the noise of all.
+/// the noise of all. Where each client is drawn by itself, the sum is divided by those expected.
 Parameters taken(const Problem& problem, const Parameters& w, const Parameters& trained,
                  std::int64_t round, bool first) {
   if (problem.clip == 0) return trained;
   Tensor change = flatten(trained) - flatten(w);
   const double length = std::sqrt(change.square().sum().item<double>());
   change = change * std::min(1.0, problem.clip / (length + 1e-6));
+  const DrawnEach drawn = draws_each(problem) ? drawn_each(problem, round) : DrawnEach{};
+  if (drawn.stands_in) change.zero_();
   if (first && problem.noise > 0) {
     const std::vector<double> values = normals({.seed = problem.seed,
                                                 .purpose = static_cast<Purpose>(17),
@@ -148,7 +150,7 @@ Parameters taken(const Problem& problem, const Parameters& w, const Parameters& 
       change[i] += problem.noise * problem.clip * values[static_cast<std::size_t>(i)];
     }
   }
-  return unflatten(flatten(w) + change, w);
+  return unflatten(flatten(w) + drawn.times * change, w);
 }
 
 }  // namespace

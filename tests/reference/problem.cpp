@@ -138,7 +138,50 @@ std::vector<std::int64_t> without_absent(const Problem& problem,
   return here;
 }
 
+bool draws_each(const Problem& problem) {
+  return problem.clip > 0 && problem.noise > 0 && problem.participation < 1;
+}
+
+DrawnEach drawn_each(const Problem& problem, std::int64_t round) {
+  const auto clients = static_cast<std::int64_t>(problem.clients.size());
+  const double wanted =
+      std::max(1.0, std::floor(problem.participation * static_cast<double>(clients) + 0.5));
+  const double rate = wanted / static_cast<double>(clients);
+  const auto has_samples = [&](std::int64_t k) {
+    return problem.clients[static_cast<std::size_t>(k)].labels.size(0) > 0;
+  };
+  DrawnEach found;
+  double expected = 0;
+  std::pair<double, std::int64_t> nearest{2, -1};
+  for (std::int64_t k = 0; k < clients; ++k) {
+    Draws draws({.seed = problem.seed,
+                 .purpose = Purpose::Cohort,
+                 .client = static_cast<std::uint64_t>(k),
+                 .round = static_cast<std::uint64_t>(round)});
+    const double u = draws.uniform();
+    if (u < rate) found.clients.push_back(k);
+    if (!has_samples(k)) continue;
+    nearest = std::min(nearest, {u, k});
+    expected += rate * (problem.stragglers_away ? 1 - probability_of(problem, k) : 1);
+  }
+  if (problem.stragglers_away) {
+    std::erase_if(found.clients, [&](std::int64_t k) {
+      return lateness(problem, k, round).first < probability_of(problem, k);
+    });
+  }
+  auto trained = std::ranges::count_if(found.clients, has_samples);
+  if (trained == 0) {
+    found.clients.push_back(nearest.second);
+    std::sort(found.clients.begin(), found.clients.end());
+    found.stands_in = true;
+    trained = 1;
+  }
+  found.times = static_cast<double>(trained) / expected;
+  return found;
+}
+
 std::vector<std::int64_t> cohort(const Problem& problem, std::int64_t round) {
+  if (draws_each(problem)) return drawn_each(problem, round).clients;
   const auto clients = static_cast<std::int64_t>(problem.clients.size());
   return without_absent(problem,
                         drawn({.seed = problem.seed,

@@ -63,6 +63,15 @@ std::vector<std::int64_t> drawn(const DrawKey& key, std::int64_t n, double fract
 /// The clients drawn into a round, ascending.
 std::vector<std::int64_t> cohort(const Problem& problem, std::int64_t round);
 
+/// A round with noise in which not all take part: each client is drawn by itself.
+struct DrawnEach {
+  std::vector<std::int64_t> clients;
+  bool stands_in = false;  ///< nobody with samples was drawn, and one stands in whose change is 0
+  double times = 1;        ///< the mean over participants by this is the sum over those expected
+};
+bool draws_each(const Problem& problem);
+DrawnEach drawn_each(const Problem& problem, std::int64_t round);
+
 /// An edge drawn into a round and those of its clients that take part.
 struct EdgeCohort {
   std::int64_t edge = 0;

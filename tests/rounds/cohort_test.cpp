@@ -40,6 +40,51 @@ TEST(Cohort, DrawsCohortsWithoutReplacement) {
   EXPECT_EQ(draw_cohort(9, 5, 10, 0.3).clients, expected);
 }
 
+TEST(Cohort, DrawsEachClientByItself) {
+  constexpr std::int64_t kRounds = 4000;
+  std::map<std::size_t, int> sizes;
+  std::vector<int> times(10, 0);
+  int both = 0;
+  for (std::int64_t round = 1; round <= kRounds; ++round) {
+    const std::vector<std::int64_t> cohort = draw_each(9, round, 10, 0.3).clients;
+    EXPECT_TRUE(std::is_sorted(cohort.begin(), cohort.end()));
+    ++sizes[cohort.size()];
+    for (const std::int64_t client : cohort) ++times[static_cast<std::size_t>(client)];
+    const std::set<std::int64_t> there(cohort.begin(), cohort.end());
+    if (there.contains(3) && there.contains(7)) ++both;
+  }
+  // Binomial: 0.7^10 of the rounds have nobody, 0.0015 eight or more; within 5 standard deviations.
+  EXPECT_NEAR(sizes[0], 0.0282 * kRounds, 52);
+  EXPECT_NEAR(sizes[3], 0.2668 * kRounds, 140);
+  for (const int count : times) EXPECT_NEAR(count, 0.3 * kRounds, 145);
+  EXPECT_NEAR(both, 0.09 * kRounds, 90);
+  EXPECT_EQ(draw_each(9, 5, 10, 0.3).clients, draw_each(9, 5, 10, 0.3).clients);
+  EXPECT_NE(draw_each(9, 5, 1000, 0.3).clients, draw_each(8, 5, 1000, 0.3).clients);
+}
+
+TEST(Cohort, OfEachByItselfHasALimit) {
+  EXPECT_EQ(draw_each_limit(10, 0.3), 10);
+  EXPECT_EQ(draw_each_limit(10000, 0.01), 100 + 80 + 16);
+  EXPECT_EQ(draw_each_limit(10000, 1e-9), 1 + 8 + 16);
+}
+
+TEST(Cohort, SomebodyWithSamplesStandsInForNobody) {
+  const auto some = [](std::int64_t client) { return client % 2 == 1; };
+  const auto stands_in = [&](std::vector<std::int64_t> clients) {
+    return with_stand_in({.clients = std::move(clients), .edges = {}}, 9, 5, 10, some);
+  };
+  const Cohort one = stands_in({});
+  ASSERT_EQ(one.clients.size(), 1U);
+  EXPECT_TRUE(one.stands_in && some(one.clients.front()));
+  const Cohort beside = stands_in({0, 4});
+  EXPECT_EQ(beside.clients.size(), 3U);
+  EXPECT_TRUE(beside.stands_in && std::is_sorted(beside.clients.begin(), beside.clients.end()));
+  EXPECT_EQ(std::count(beside.clients.begin(), beside.clients.end(), one.clients.front()), 1);
+  EXPECT_EQ(stands_in({0, 3}).clients, (std::vector<std::int64_t>{0, 3}));
+  EXPECT_FALSE(stands_in({0, 3}).stands_in);
+  EXPECT_TRUE(with_stand_in({}, 9, 5, 10, [](std::int64_t) { return false; }).clients.empty());
+}
+
 Placement placed(std::int64_t clients, std::int64_t edges) {
   return {edges_of_clients(clients, edges, {}), edges, 1};
 }

@@ -24,7 +24,8 @@ class LGFedAvg final : public PartAveraging {
  public:
   Traits traits() const override {
     Traits traits = PartAveraging::traits();
-    traits.sends_buffers = layers_ > 1;  // no norm stands behind the classifier
+    const LayoutPtr& shared = shared_part().layout();
+    traits.sends_buffers = !shared || shared->count(Tag::Buffer) > 0;
     return traits;
   }
   void declare(OptionSet& options) override;

@@ -26,6 +26,8 @@ class PartAveraging : public Algorithm {
   void visit_state(StateVisitor& state) override;
 
  protected:
+  /// The columns that travel; without a layout before initialise().
+  const RowPart& shared_part() const { return shared_part_; }
   /// Says which columns of a model stay with the clients.
   virtual RowPart own_part(const LayoutPtr& model) const = 0;
   /// Trains whole models locally from `start` [C, P]; by default all columns together.

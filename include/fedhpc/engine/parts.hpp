@@ -43,10 +43,18 @@ struct Parts {
   const Placement& placement() const { return topology->placement(); }
   bool has_edge_models() const { return method().traits().tiers == Tiers::ClientEdgeCloud; }
   Cohort draw(std::int64_t round) const;
-  /// The largest cohort a round can have.
+  /// The largest cohort a round can have, and the one that it has in the mean: the same unless each
+  /// client is drawn by itself.
   std::int64_t cohort_limit() const;
+  std::int64_t cohort_mean() const;
   /// The most participants of a round, of all its cohorts.
   std::int64_t participants_limit() const;
+  /// Whether each client is drawn by itself, as privacy.noise is accounted for.
+  bool draws_each() const;
+  /// The participants with samples that such a round has in the mean.
+  double expected_participants() const;
+  /// The cohort of such a round.
+  Cohort draw_each_apart(std::int64_t round) const;
   /// Local steps of any rank's client in a round in which it takes part and is not late.
   std::int64_t steps_of(std::int64_t client) const {
     return trainer->steps_for(partition.train.count(client));

@@ -12,8 +12,12 @@ namespace fedhpc {
 ///   A(a) = sum_{k=0}^{a} binomial(a, k) (1 - q)^{a-k} q^k exp((k^2 - k) / (2 z^2))    a = 2, 3, ...
 ///
 /// one release costs log A(a) / (a - 1) at order a, and T of them T times as much. Between whole
-/// orders log A is convex: the chord, with log A(1) = 0, is an upper bound, and so is a (a - 1) /
-/// (2 z^2), which is log A without sampling. For some delta then
+/// orders A is the integral
+///
+///   A(a) = E (1 - q + q exp((2 x - 1) / (2 z^2)))^a over x of N(0, z^2)
+///
+/// and for z < 0.1 the chord of log A, which is convex, with log A(1) = 0. Without sampling log A is
+/// a (a - 1) / (2 z^2), and with it no more. For some delta then
 /// (Canonne, Kamath and Steinke, arXiv:2004.00010, Proposition 12)
 ///
 ///   epsilon = min over a of T log A(a) / (a - 1) + log((a - 1) / a) - (log(delta) + log(a)) / (a - 1)

@@ -18,6 +18,7 @@ struct Cohort {
   std::vector<std::int64_t> clients;  ///< ids, ascending
   std::vector<std::int64_t> edges;    ///< drawn edges, ascending; empty for a method without edges
   std::vector<std::int64_t> away{};   ///< late clients that were left out, ascending
+  bool stands_in = false;             ///< nobody with samples was drawn: one stands in, counts as 0
 };
 
 /// Returns the number of participants of n clients at participation f: max(1, floor(f n + 1/2)).
@@ -27,6 +28,20 @@ std::int64_t cohort_size(std::int64_t n, double participation);
 /// first of the permutation keyed by (seed, cohort, round).
 Cohort draw_cohort(std::uint64_t seed, std::int64_t round, std::int64_t num_clients,
                    double participation);
+
+/// Draws each client by itself with probability m / n, m = cohort_size(n, f): the sample that
+/// privacy.noise is accounted for. Client k takes part where a uniform of its own is below.
+Cohort draw_each(std::uint64_t seed, std::int64_t round, std::int64_t num_clients,
+                 double participation);
+
+/// Returns the most that draw_each() draws: of n at rate m / n more come with a probability below
+/// 1e-13, and are left out.
+std::int64_t draw_each_limit(std::int64_t num_clients, double participation);
+
+/// Adds to a cohort of draw_each() of whose clients none `has_samples` one that has: that of the least
+/// uniform. It stands in, so that such a round has its noise. Leaves all others as they are.
+Cohort with_stand_in(Cohort drawn, std::uint64_t seed, std::int64_t round, std::int64_t num_clients,
+                     const std::function<bool(std::int64_t client)>& has_samples);
 
 /// Draws the cohort of a method with edges: edges first (pass 1 of the draw), then the clients of
 /// every drawn edge. These are the first of a permutation of the edge's clients (client = number of

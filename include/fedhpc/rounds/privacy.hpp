@@ -25,11 +25,12 @@ struct PrivacyOptions {
 
 /// Differential privacy of clients, with a server that is trusted (DP-FedAvg: McMahan, Ramage, Talwar
 /// and Zhang, "Learning Differentially Private Recurrent Language Models", ICLR 2018, Algorithm 1).
-/// The server shortens what has arrived of each of m participants to S, and adds noise to the sum:
+/// The server shortens what has arrived of each participant to S, and adds noise to the sum:
 ///
 ///   mean = 1/m (sum_k D_k min(1, S / ||D_k||) + N(0, z^2 S^2 I))
 ///
-/// It does so with each payload of changes, over their trainable columns. The noise stands in the
+/// with m participants, or, where each client is drawn by itself, as many as are expected. A client
+/// that stands in for nobody has D = 0. It does so with each payload of changes, over their trainable columns. The noise stands in the
 /// row of one participant, so that any mean of the rows has it.
 class Privacy {
  public:

@@ -43,9 +43,10 @@ struct RoundServices {
   const NetworkModel& network;
   Books& books;
   std::int64_t block_width;
-  LinkMemory* links = nullptr;                    ///< of a method that opened it
-  OwnBuffers* buffers = nullptr;                  ///< null: they travel with the models
-  const Privacy* privacy = nullptr;               ///< null: changes are taken as they arrive
+  LinkMemory* links = nullptr;       ///< of a method that opened it
+  OwnBuffers* buffers = nullptr;     ///< null: they travel with the models
+  const Privacy* privacy = nullptr;  ///< null: changes are taken as they arrive
+  double expected = 0;  ///< participants by which a private sum is divided; 0: as many as there are
   bool absent_idle = false;                       ///< of a plan, which looks at participants alone
   const LeavingRules* leaving = nullptr;          ///< null: rounds are never left
   ClientMoves* moves = nullptr;                   ///< null: everybody is trained at home

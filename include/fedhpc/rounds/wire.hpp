@@ -67,7 +67,6 @@ class Wire {
   /// Tells the clock how many gradients each of these clients has taken, [C]: one a batch and time.
   void take_gradients(std::span<const std::int64_t> clients, std::span<const std::int64_t> counts);
 
-  OwnBuffers* buffers() const { return buffers_; }
   Ledger& ledger() const { return ledger_; }
   RoundClock& clock() { return clock_; }
   const RoundClock& clock() const { return clock_; }

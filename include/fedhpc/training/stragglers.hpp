@@ -34,6 +34,8 @@ class Stragglers {
   /// Those of `clients` that take part. At least one does: the one that is late last.
   std::vector<std::int64_t> on_time(std::span<const std::int64_t> clients,
                                     std::int64_t round) const;
+  /// The share of rounds that a client stays away from.
+  double away_share(std::int64_t client) const { return stay_away() ? share(client) : 0; }
   /// Whether a client stays away from a round.
   bool is_away(std::int64_t client, std::int64_t round) const;
 
