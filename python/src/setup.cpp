@@ -253,7 +253,7 @@ void bind_catch_up(nb::module_& core) {
 
 StateVisitor& PyState::visit(const std::string& verb, const std::string& name) const {
   require_word(verb, name);
-  if (name == "best_accuracy" || name == "clients") {
+  if (name == "best_accuracy" || name == "clients" || name == "partial") {
     throw nb::value_error(
         concat(verb, ": '", name, "' is a name of fedhpc's own in a checkpoint; take another")
             .c_str());

@@ -47,8 +47,26 @@ void write_origin(const h5::Handle& state, std::int64_t round, const Experiment&
   h5::write_attribute(state, "round", round);
   h5::write_attribute(state, kDivergedSince, experiment.diverged_since());
   h5::write_attribute(state, kPartitionDigest, digest_of(experiment.partition()));
+  if (experiment.parts().accountant) {
+    h5::write_attribute(state, kUploads, experiment.parts().method().traits().averaged_uploads);
+  }
   const std::string& weights = experiment.parts().weights_digest;
   if (!weights.empty()) h5::write_attribute(state, kWeightsDigest, weights);
+}
+
+StateSize size_of_state(Experiment& experiment) {
+  StateSize size(experiment.parts().placement());
+  experiment.visit_state(size);
+  return size;
+}
+
+/// Of all ranks. Collective.
+StateBytes bytes_of(const StateSize& size, Communicator& comm) {
+  Tensor own = at::full({2}, size.own_bytes(), at::kLong);
+  own[1] = size.full_own_bytes();
+  comm.sum_(own);
+  return {.now = size.common_bytes() + own[0].item<std::int64_t>(),
+          .full = size.common_bytes() + own[1].item<std::int64_t>()};
 }
 
 /// Throws Error where a method comes back with another model than its checkpoint has. Another type of
@@ -148,17 +166,14 @@ void check_checkpoint(const std::string& path, std::int64_t round, Experiment& e
 }
 
 StateBytes state_bytes(Experiment& experiment, Communicator& comm) {
-  StateSize size;
-  experiment.visit_state(size);
-  Tensor own = at::full({2}, size.own_bytes(), at::kLong);
-  own[1] = size.full_own_bytes();
-  comm.sum_(own);
-  return {.now = size.common_bytes() + own[0].item<std::int64_t>(),
-          .full = size.common_bytes() + own[1].item<std::int64_t>()};
+  return bytes_of(size_of_state(experiment), comm);
 }
 
 Checkpointer::Checkpointer(Experiment& experiment, Communicator& comm, const Resumption* from)
-    : experiment_(experiment), comm_(comm), results_(link_target(experiment.config().run.output)) {
+    : experiment_(experiment),
+      comm_(comm),
+      results_(link_target(experiment.config().run.output)),
+      states_(size_of_state(experiment).names()) {
   if (from == nullptr) return;
   for (const CheckpointFile& file : checkpoints_of(results_)) {
     std::error_code failed;
@@ -181,14 +196,16 @@ void Checkpointer::write(std::int64_t round, const h5::Handle* results) {
   const AtTask writing(comm_.place(), Place::Task::Checkpoint);
   const std::string path = checkpoint_path(results_, round);
   const ModelRecord model = experiment_.current_model();
-  const StateBytes state = state_bytes(experiment_, comm_);
-  const std::string lacking =
-      results == nullptr ? "" : lacking_room(path, *results, state.now, model);
+  const StateSize visited = size_of_state(experiment_);
+  refuse_late_states(visited.names());
+  const std::optional<PackedRound> partial = pack_partial(experiment_.partial());
+  const std::int64_t state = bytes_of(visited, comm_).now + bytes_of(partial, comm_);
+  const std::string lacking = results == nullptr ? "" : lacking_room(path, *results, state, model);
   if (round == experiment_.config().run.rounds && is_left_out(lacking)) return;
   if (!lacking.empty()) throw Error(concat(lacking, "; make room, then ", way_on(results_)));
   // What it takes need not come on top of what was freed before, nor stay for what comes after.
   give_back_freed_memory();
-  naming_file(path, results_, [&] { write_file(path, round, results, model); });
+  naming_file(path, results_, [&] { write_file(path, round, results, model, partial); });
   give_back_freed_memory();
   std::erase(kept_, path);
   kept_.push_back(path);
@@ -198,6 +215,17 @@ void Checkpointer::write(std::int64_t round, const h5::Handle* results) {
   run_log().debug("checkpoint '", path, "' is written in ",
                   std::chrono::duration<double>(took_).count(), " s");
   if (comm_.rank() == 0) remove_checkpoints(results_, kept_);
+}
+
+void Checkpointer::refuse_late_states(const std::set<std::string>& names) const {
+  std::string late;
+  for (const std::string& name : names) {
+    if (!states_.contains(name)) late = name;
+  }
+  // Rows that a block opens are on some ranks alone.
+  for (const std::string& name : comm_.all_texts(late)) {
+    if (!name.empty()) refuse_late_state(name);
+  }
 }
 
 bool Checkpointer::is_left_out(const std::string& lacking) const {
@@ -225,11 +253,12 @@ std::string Checkpointer::lacking_room(const std::string& path, const h5::Handle
 }
 
 void Checkpointer::write_file(const std::string& path, std::int64_t round,
-                              const h5::Handle* results, const ModelRecord& model) {
+                              const h5::Handle* results, const ModelRecord& model,
+                              const std::optional<PackedRound>& partial) {
   if (results == nullptr) {
     StateWriter other(comm_, experiment_.parts().placement(), nullptr);
     experiment_.visit_state(other);
-    write_partial(comm_, nullptr, experiment_.partial());
+    write_partial(comm_, nullptr, partial);
     return;
   }
   Unfinished unfinished(path + ".tmp");
@@ -243,7 +272,7 @@ void Checkpointer::write_file(const std::string& path, std::int64_t round,
   write_origin(h5::create_group(file, "/state"), round, experiment_);
   StateWriter state(comm_, experiment_.parts().placement(), &file);
   experiment_.visit_state(state);
-  write_partial(comm_, &file, experiment_.partial());
+  write_partial(comm_, &file, partial);
   h5::close_file(std::move(file));
   const Tick tick = [this] { comm_.progress(); };
   seal(unfinished.path(), tick);

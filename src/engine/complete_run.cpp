@@ -24,7 +24,9 @@ bool same_digests(const std::string& results, const Digests& digests) {
       const auto& [name, digest] = one;
       if (!h5::has_attribute(file, name)) return true;
       const std::string stored = h5::read_text_attribute(file, name);
-      return stored == digest || (name == Digests::kData && same_data(stored, digest));
+      // Of a run that went on with mended code there are several, the last one's last.
+      const bool same_code = name == Digests::kCode && !digest.empty() && stored.ends_with(digest);
+      return stored == digest || same_code || (name == Digests::kData && same_data(stored, digest));
     });
   } catch (const Error&) {
     return false;

@@ -94,13 +94,16 @@ void RunOptions::declare(OptionSet& options) {
               "end a run after the round in which it diverges, with exit code 1: a loss is not "
               "finite or above 10^4 times that of guessing; otherwise it goes on, and its status "
               "tells");
-  options.add("run.collective_timeout", collective_timeout, above(0.0),
-              "seconds a rank waits for the others while none of them gets on, before it gives up");
+  options.add(
+      "run.collective_timeout", collective_timeout, above(0.0),
+      "seconds a rank waits for the others while none of them gets on, before it gives up; a "
+      "configuration from a pipe is read too late to say it for the start");
   options.add(
       "run.mpi", mpi,
       Names<UseMpi>{{"auto", UseMpi::Auto}, {"on", UseMpi::On}, {"off", UseMpi::Off}},
       "whether MPI is started; auto: where a launcher (mpirun, srun, flux run, ...) started "
-      "this process; off: one process alone, whatever started it");
+      "this process; off: one process alone, whatever started it; a configuration from a pipe "
+      "is read too late to say it");
   options.add(
       "run.save", save, {"init", "partition", "draws", "personal"},
       "what the result file holds beside the final model: initial weights, the partition, the "
@@ -191,9 +194,9 @@ void Config::declare_methods_of_keys() {
   options_.acts("network.latency_ms", exchanges);
   const Condition factorising =
       methods([](const Traits& one) { return !one.factorisations.names.empty(); });
-  for (const char* key :
-       {"model.factorisation", "model.rank", "model.compression", "model.compression_scope",
-        "model.exclude", "model.conv_view", "model.block_layout", "model.lora_alpha"}) {
+  for (const char* key : {"model.factorisation", "model.rank", "model.compression",
+                          "model.compression_scope", "model.exclude", "model.conv_view",
+                          "model.block_layout", "model.lora_alpha", "model.rank_bound"}) {
     options_.acts(key, factorising);
   }
 }
@@ -217,6 +220,7 @@ void Config::resolve(const std::string& name) {
   options_.run_checks();
   privacy.check(options_, algorithm->traits().private_uploads());
   if (options_.origin("data.seed").level == Level::Default) data.seed = run.seed;
+  std::sort(run.save.begin(), run.save.end());  // a set
   if (run.output.empty()) {
     run.output = std::filesystem::path(name).stem().string() + ".h5";
   }

@@ -77,7 +77,8 @@ std::string check_output(const Config& config, const std::string& configuration,
     refuse("it is not a file; give the path of one");
   }
   // The file grows under another name and then takes its place, and checkpoints lie beside it.
-  if (access(folder.c_str(), W_OK) != 0 || (present && access(output.c_str(), W_OK) != 0)) {
+  if (access(folder.c_str(), R_OK | W_OK | X_OK) != 0 ||
+      (present && access(output.c_str(), W_OK) != 0)) {
     refuse("no permission to write there");
   }
   if (present && locked_after(output, std::chrono::seconds(1))) {

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "fedhpc/comm/communicator.hpp"
 #include "fedhpc/io/hdf5.hpp"
@@ -12,9 +15,16 @@ namespace fedhpc {
 // after the other, integers and numbers. Their lengths are integers_counts [ranks] and
 // numbers_counts [ranks].
 
+/// The numbers of what this rank has done of the current round; none where `round` is null.
+std::optional<PackedRound> pack_partial(const PartialRound* round);
+
+/// Returns the bytes that those of all ranks have in a file. Collective.
+std::int64_t bytes_of(const std::optional<PackedRound>& round, Communicator& comm);
+
 /// Writes what every rank has done of the current round into a file that rank 0 has open
-/// (others: nullptr). Writes nothing where `round` is null, on all ranks alike. Collective.
-void write_partial(Communicator& comm, const h5::Handle* file, const PartialRound* round);
+/// (others: nullptr). Writes nothing where there is none, on all ranks alike. Collective.
+void write_partial(Communicator& comm, const h5::Handle* file,
+                   const std::optional<PackedRound>& round);
 
 /// Whether it wrote anything.
 bool holds_partial(const h5::Handle& file);

@@ -175,6 +175,7 @@ void Recorder::write_names() {
 }
 
 void Recorder::write_personal_models() {
+  if (!experiment_.config().run.saves("personal")) return;
   const std::string& output = experiment_.config().run.output;
   experiment_.gather_personal_models(
       [&](std::span<const std::int64_t> clients, const Rows& models) {
@@ -190,7 +191,7 @@ void Recorder::write_personal_models() {
 
 void Recorder::record(const RoundReport& report) {
   const RunOptions& options = experiment_.config().run;
-  if (report.round == options.rounds && options.saves("personal")) write_personal_models();
+  if (report.round == options.rounds) write_personal_models();
   if (!writer_) return;
   RoundMetrics metrics = report.metrics;
   metrics.seconds_io = io_watch_.lap();
@@ -215,7 +216,7 @@ void Recorder::write_parts(const ModelRecord& model) {
 }
 
 void Recorder::write_models(const ModelRecord& model, bool personal) {
-  if (personal && experiment_.config().run.saves("personal")) write_personal_models();
+  if (personal) write_personal_models();
   if (!writer_) return;
   const std::string& output = experiment_.config().run.output;
   naming_file(output, output, [&] { write_parts(model); });

@@ -5,6 +5,8 @@
 
 #include "fedhpc/rounds/state_visitor.hpp"
 
+#include "engine/state_file.hpp"
+
 namespace fedhpc {
 
 /// Copies a state in memory, without what lies with the clients. The first walk takes it; walks
@@ -16,7 +18,9 @@ class StateCopy final : public StateVisitor {
 
   void tensor(const std::string& name, Tensor& values) override {
     if (puts_back_) {
-      values = held_.at(name);
+      const auto held = held_.find(name);
+      if (held == held_.end()) refuse_late_state(name);
+      values = held->second;
     } else {
       held_[name] = values.clone();
     }

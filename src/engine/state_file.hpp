@@ -14,10 +14,15 @@ namespace fedhpc {
 // ever written, in no particular order, it has clients/rows/NAME/{ids [n], values [n, P]} and
 // clients/scalars/NAME/{ids [n], values [n, 1]}.
 
+/// Throws Error: a state that is visited after a round and not before it would not come back.
+[[noreturn]] void refuse_late_state(const std::string& name);
+
 /// Adds up the bytes of a state in a file, on this rank. Throws Error, naming what is visited, where
 /// a file cannot hold it: a name twice or with '/', no numbers, another type than a state has.
 class StateSize final : public StateVisitor {
  public:
+  explicit StateSize(const Placement& placement) : placement_(placement) {}
+
   void tensor(const std::string& name, Tensor& values) override;
   void rows(const std::string& name, Rows& rows) override;
   void edges(const std::string& name, EdgeRows& models) override;
@@ -28,10 +33,13 @@ class StateSize final : public StateVisitor {
   std::int64_t own_bytes() const { return own_bytes_; }
   /// The own bytes once every client is written.
   std::int64_t full_own_bytes() const { return full_own_bytes_; }
+  /// Of all that was visited, clients' rows and numbers too.
+  const std::set<std::string>& names() const { return names_; }
 
  private:
   void check(const std::string& name, const Tensor& values);
 
+  const Placement& placement_;
   std::set<std::string> names_;
   std::int64_t common_bytes_ = 0;
   std::int64_t own_bytes_ = 0;

@@ -11,6 +11,9 @@ namespace fedhpc {
 
 // Writing, checking and reading a state agree on these.
 
+// Names below /state that are none of a method's states.
+constexpr const char* kClients = "clients";
+constexpr const char* kPartial = "partial";  // of a round that was left inside
 constexpr const char* kClientRows = "clients/rows/";
 constexpr const char* kClientScalars = "clients/scalars/";
 

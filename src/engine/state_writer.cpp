@@ -36,9 +36,15 @@ void check_name(const std::string& name) {
 
 }  // namespace
 
+void refuse_late_state(const std::string& name) {
+  refuse_state(
+      name, "it is visited after a round and not before it; give it some numbers in initialise()");
+}
+
 void StateSize::check(const std::string& name, const Tensor& values) {
   check_name(name);
   const auto refuse = [&](const std::string& what) { refuse_state(name, what); };
+  if (name == kClients || name == kPartial) refuse("it is a name of fedhpc's own; take another");
   if (!names_.insert(name).second) refuse("another state has this name");
   if (!values.defined()) refuse("it has no numbers; give it some in initialise()");
   if (is_state_type(values.scalar_type())) return;
@@ -55,14 +61,16 @@ void StateSize::rows(const std::string& name, Rows& rows) { tensor(name, rows.va
 
 void StateSize::edges(const std::string& name, EdgeRows& models) {
   check(name, models.rows.values);
-  own_bytes_ += bytes_of(models.rows.values);
-  full_own_bytes_ += bytes_of(models.rows.values);
+  // A file has a row for each edge, of which several ranks may hold one.
+  common_bytes_ += placement_.edges() * models.rows.layout->size() *
+                   static_cast<std::int64_t>(models.rows.values.element_size());
 }
 
 void StateSize::clients(ClientStore& store) {
   constexpr std::int64_t kNumber = sizeof(std::int64_t);
   for (const std::string& name : store.row_names()) {
     check_name(name);
+    names_.insert(kClientRows + name);
     const StoredRows& stored = store.rows(name);
     const auto row =
         stored.layout()->size() * static_cast<std::int64_t>(c10::elementSize(stored.type()));
@@ -71,6 +79,7 @@ void StateSize::clients(ClientStore& store) {
   }
   for (const std::string& name : store.scalar_names()) {
     check_name(name);
+    names_.insert(kClientScalars + name);
     const ScalarColumn& column = store.scalars(name);
     own_bytes_ += static_cast<std::int64_t>(column.written_clients().size()) * 2 * kNumber;
     full_own_bytes_ += 2 * column.full_bytes();

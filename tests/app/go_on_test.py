@@ -71,6 +71,26 @@ class GoOn(Case):
             if name.startswith(("model/", "rounds/train_loss", "rounds/global")):
                 self.assertEqual(resumed[name], straight[name], name)
 
+    def test_a_run_that_ends_at_its_checkpoint_has_personal_models(self):
+        keys = ["--algorithm.name=ditto", "--run.save=personal", "--run.reproducible=true"]
+        process = start("run", "run.ini", "--run.rounds=5000", *keys, cwd=self.folder)
+        wait_until(process, lambda: rounds_in(self.folder / "run.h5") >= 3)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        checkpoint = sorted(self.folder.glob("run.ckpt.*.h5"))[0]
+        done = int(checkpoint.name.split(".")[2])
+        self.run_ok("resume", checkpoint, f"--run.rounds={done}", "--run.output=end.h5")
+        self.run_ok("run", "run.ini", f"--run.rounds={done}", *keys, "--run.output=straight.h5")
+        straight, ended = (contents(self.folder / f"{name}.h5") for name in ("straight", "end"))
+        models = [name for name in straight if name.startswith("model/")]
+        self.assertTrue(any(name.startswith("model/personal/") for name in models))
+        for name in models:
+            self.assertEqual(ended[name], straight[name], name)
+
+    def test_what_a_run_saves_is_a_set(self):
+        self.run_ok("run", "run.ini", "--run.save=init,partition")
+        self.run_ok("resume", "run.h5", "--run.rounds=5", "--run.save=partition,init")
+
     def test_an_interrupted_run_goes_on(self):
         done = self.interrupted("--go-on")
         self.assertIn(f"going on after round {done} from run.ckpt.{done}.h5", self.go_on(f"--run.rounds={done + 2}"))
@@ -235,6 +255,9 @@ class ShowConfig(Case):
         self.assertEqual(self.shown("run.ini", "run.output", *elsewhere), "run.h5\n")
         self.refused(["show", "config", "run.ini", "train.lrr"],
                      "this configuration has no key 'train.lrr'; did you mean 'train.lr'?")
+        for key, reason in (("data.alpha", "has no effect"), ("train.lr_every", "has no effect"),
+                            ("model.init_file", "is not set")):
+            self.refused(["show", "config", "run.ini", key], f"key '{key}' {reason} in this configuration")
         self.refused(["show", "config"], "needs a configuration")
 
     def test_where_the_result_goes(self):

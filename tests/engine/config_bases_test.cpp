@@ -2,12 +2,13 @@
 
 #include <filesystem>
 #include <fstream>
-#include <unistd.h>
 
 #include <gtest/gtest.h>
 
 #include "fedhpc/core/error.hpp"
 #include "fedhpc/engine/config.hpp"
+
+#include "fixtures/temporary_folder.hpp"
 
 namespace fedhpc {
 namespace {
@@ -20,19 +21,15 @@ Assignment on_command_line(const std::string& key, const std::string& value) {
 
 class ConfigBasesTest : public testing::Test {
  protected:
-  ConfigBasesTest() { fs::create_directories(folder_ / "bases"); }
-  ~ConfigBasesTest() override {
-    std::error_code ignored;
-    fs::remove_all(folder_, ignored);
-  }
+  ConfigBasesTest() { fs::create_directories(folder_.path("bases")); }
 
-  void base(const std::string& text) { std::ofstream(folder_ / "bases/all.ini") << text; }
+  void base(const std::string& text) { std::ofstream(folder_.path("bases/all.ini")) << text; }
   /// A configuration that starts from base().
   std::unique_ptr<Config> config(const std::string& text, std::vector<Assignment> more = {}) {
-    std::ofstream(folder_ / "run.ini") << "base = bases/all.ini\n" << text;
-    std::vector<Assignment> lines = read_ini((folder_ / "run.ini").string());
+    std::ofstream(folder_.path("run.ini")) << "base = bases/all.ini\n" << text;
+    std::vector<Assignment> lines = read_ini(folder_.path("run.ini"));
     lines.insert(lines.end(), more.begin(), more.end());
-    return std::make_unique<Config>(lines, (folder_ / "run.ini").string());
+    return std::make_unique<Config>(lines, folder_.path("run.ini"));
   }
   std::string refusal(const std::string& text, const std::vector<Assignment>& more = {}) {
     try {
@@ -42,11 +39,9 @@ class ConfigBasesTest : public testing::Test {
     }
     return "accepted";
   }
-  std::string place(int line) const {
-    return concat((folder_ / "bases/all.ini").string(), ':', line);
-  }
+  std::string place(int line) const { return concat(folder_.path("bases/all.ini"), ':', line); }
 
-  const fs::path folder_ = fs::temp_directory_path() / concat("fedhpc_config_bases_", getpid());
+  const testing_support::TemporaryFolder folder_;
 };
 
 TEST_F(ConfigBasesTest, TheFileWinsAsTheCommandLineDoes) {
@@ -128,9 +123,9 @@ TEST_F(ConfigBasesTest, SectionsOfMethodsAreBelowThePlainKeysOfTheFile) {
 }
 
 TEST_F(ConfigBasesTest, APathOfABaseMayLeadBesideTheBase) {
-  std::ofstream(folder_ / "bases/people.csv") << "1,2\n";
+  std::ofstream(folder_.path("bases/people.csv")) << "1,2\n";
   base("[data]\nname = csv\nfile = people.csv\n");
-  EXPECT_EQ(config("")->data.file, (folder_ / "bases/people.csv").string());
+  EXPECT_EQ(config("")->data.file, folder_.path("bases/people.csv"));
   const std::string elsewhere = config("[data]\nfile = people.csv\n")->data.file;
   EXPECT_EQ(elsewhere, "people.csv") << "beside the file, where none is";
   try {
@@ -140,14 +135,14 @@ TEST_F(ConfigBasesTest, APathOfABaseMayLeadBesideTheBase) {
   } catch (const ConfigError& error) {
     const std::string message = error.what();
     EXPECT_NE(message.find(place(3)), std::string::npos) << message;
-    EXPECT_NE(message.find((folder_ / "bases/none.csv").string()), std::string::npos) << message;
+    EXPECT_NE(message.find(folder_.path("bases/none.csv")), std::string::npos) << message;
   }
 }
 
 TEST_F(ConfigBasesTest, WhatIsStoredNeedsNoBase) {
   base("[train]\nlr = 0.5\n[algorithm.fedprox]\nmu = 0.5\n");
   const auto first = config("[algorithm]\nname = fedprox\n");
-  fs::remove(folder_ / "bases/all.ini");
+  fs::remove(folder_.path("bases/all.ini"));
   const Config second(parse_ini(first->to_ini(), "config"), "other.ini");
   EXPECT_EQ(second.to_ini(), first->to_ini());
 }

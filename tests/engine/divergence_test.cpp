@@ -23,6 +23,14 @@ TEST(Divergence, IsALossBeyondTenThousandTimesThatOfGuessing) {
   }
 }
 
+TEST(Divergence, IsALossThatIsInfiniteWhereThatOfGuessingIsToo) {
+  Divergence divergence(kInfinity);
+  divergence.look_at(1, std::vector{1e300}, true);
+  EXPECT_EQ(divergence.since(), 0);
+  divergence.look_at(2, std::vector{kInfinity}, true);
+  EXPECT_EQ(divergence.since(), 2);
+}
+
 TEST(Divergence, EndsWithASoundEvaluation) {
   Divergence divergence(std::log(2));
   divergence.look_at(4, std::vector{kNan}, false);

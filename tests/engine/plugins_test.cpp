@@ -4,12 +4,13 @@
 #include <fstream>
 #include <stdexcept>
 #include <string>
-#include <unistd.h>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "fedhpc/core/error.hpp"
+
+#include "fixtures/temporary_folder.hpp"
 
 namespace fedhpc {
 namespace {
@@ -19,19 +20,13 @@ const std::string kEnd(1, '\0');
 
 class Plugins : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() / concat("fedhpc_plugins_", getpid());
-    std::filesystem::create_directories(folder_);
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   /// The path of a file with these bytes.
   std::string file(const std::string& name, const std::string& bytes) const {
-    std::ofstream(folder_ / name, std::ios::binary) << bytes;
-    return std::filesystem::canonical(folder_ / name).string();
+    std::ofstream(folder_.path(name), std::ios::binary) << bytes;
+    return std::filesystem::canonical(folder_.path(name)).string();
   }
 
-  std::filesystem::path folder_;
+  const testing_support::TemporaryFolder folder_;
 };
 
 std::string refusal(const std::string& path) {
@@ -60,8 +55,8 @@ TEST_F(Plugins, ThereMayBeNoStamp) {
         kMark.substr(1) + "x" + kEnd, kMark + "\xff" + kEnd}) {
     EXPECT_EQ(plugin_built_for(file("a", bytes)), std::nullopt) << bytes;
   }
-  EXPECT_THROW(plugin_built_for((folder_ / "none").string()), ConfigError);
-  EXPECT_THROW(plugin_built_for(folder_.string()), ConfigError);
+  EXPECT_THROW(plugin_built_for(folder_.path("none")), ConfigError);
+  EXPECT_THROW(plugin_built_for(folder_.path()), ConfigError);
 }
 
 TEST_F(Plugins, WhatTheyAreBuiltForNamesAllThatDecides) {
@@ -79,7 +74,7 @@ TEST_F(Plugins, AnotherLanguageLoadsItsOwn) {
   const std::string path = file("mine.toy", "1");
   load_plugin(path);
   load_plugin(path);
-  load_plugin((folder_ / "." / "mine.toy").string());
+  load_plugin(folder_.path("./mine.toy"));
   EXPECT_EQ(seen, std::vector<std::string>{path});
   file("mine.toy", "12");  // it has changed
   load_plugin(path);

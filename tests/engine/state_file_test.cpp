@@ -173,32 +173,46 @@ TEST_F(StateFileTest, RowsOfClientsLieInOnePiece) {
 TEST_F(StateFileTest, WhoPutsAStateBackSaysSo) {
   EXPECT_TRUE(StateReader(*world_, nullptr).restores());
   EXPECT_FALSE(StateWriter(*world_, Everything(*world_).placement, nullptr).restores());
-  EXPECT_FALSE(StateSize().restores());
+  const Placement placement = Everything(*world_).placement;
+  EXPECT_FALSE(StateSize(placement).restores());
   StateCopy copy;
   EXPECT_FALSE(copy.restores());
   copy.put_back();
   EXPECT_TRUE(copy.restores());
+  Tensor late = at::zeros({1}, at::kFloat);
+  try {
+    copy.tensor("late", late);
+    ADD_FAILURE() << "put back without having been taken";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("'late': it is visited after a round and not before"),
+              std::string::npos);
+  }
 }
 
 TEST_F(StateFileTest, KnowsItsSize) {
   Everything state(*world_);
   state.fill();
-  StateSize size;
+  StateSize size(state.placement);
   state.visit(size);
-  EXPECT_EQ(size.common_bytes(), 6 * 8 + 10 * 4 + 8 + 8);
-  std::int64_t own = state.edges.count() * 5 * 8;
+  EXPECT_EQ(size.common_bytes(), 6 * 8 + 10 * 4 + 8 + 8 + kEdges * 5 * 8)
+      << "a row of an edge, on however many ranks";
+  std::int64_t own = 0;
   for (const std::int64_t client : state.store.clients()) {
     own += (client != 4 ? 5 * 4 + 8 : 0) + (client != 0 ? 16 : 0);
   }
   EXPECT_EQ(size.own_bytes(), own);
+  EXPECT_TRUE(size.names().contains("tensor"));
+  EXPECT_TRUE(size.names().contains("clients/rows/personal"));
+  EXPECT_TRUE(size.names().contains("clients/scalars/age"));
 }
 
 TEST_F(StateFileTest, NamesWhatAFileCannotHold) {
   Tensor sound = at::zeros({1}, at::kFloat);
   Tensor half = at::zeros({1}, at::kHalf);
   Tensor undefined;
-  const auto reason = [](const std::string& name, Tensor& values) {
-    StateSize size;
+  const Placement placement = Everything(*world_).placement;
+  const auto reason = [&](const std::string& name, Tensor& values) {
+    StateSize size(placement);
     Tensor first = at::zeros({1}, at::kFloat);
     size.tensor("first", first);
     try {
@@ -212,11 +226,14 @@ TEST_F(StateFileTest, NamesWhatAFileCannotHold) {
   EXPECT_EQ(reason("first", sound),
             "visit_state() cannot keep 'first': another state has this name");
   EXPECT_NE(reason("a/b", sound).find("'a/b': a name is a word"), std::string::npos);
+  for (const std::string name : {"clients", "partial"}) {
+    EXPECT_NE(reason(name, sound).find("it is a name of fedhpc's own"), std::string::npos) << name;
+  }
   EXPECT_NE(reason("second", undefined).find("'second': it has no numbers"), std::string::npos);
   EXPECT_NE(reason("second", half).find("'second': it is of type Half"), std::string::npos);
   ClientStore store(std::vector<std::int64_t>{0});
   store.scalars("a/b", 0);
-  StateSize size;
+  StateSize size(placement);
   EXPECT_THROW(size.clients(store), Error);
 }
 

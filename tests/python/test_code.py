@@ -283,6 +283,18 @@ class InRuns(InFolder):
         self.assertNotEqual(other, first)
         self.assertTrue(Path("run.old1.h5").exists())
 
+    def test_go_on_of_a_run_that_mended_code_has_completed_finds_it(self):
+        self.run_of(FEDAVG, "run.h5")
+        mended = FEDAVG.replace("+= update.reduce()", "+= 1.0 * update.reduce()")
+        Path("mine.py").write_text(mended, encoding="utf-8")
+        self.assertIn("other code", self.resumed("run.h5", 6).stderr)
+        with h5py.File("run.h5") as file:
+            both = file.attrs["code_digest"].decode()
+        self.run_of(mended, "run.h5", "--go-on", "--run.rounds=6")
+        with h5py.File("run.h5") as file:
+            self.assertEqual(file.attrs["code_digest"].decode(), both)
+        self.assertFalse(Path("run.old1.h5").exists())
+
     def test_ranks_with_other_code_are_refused(self):
         text = FEDAVG.replace("+= update", "+= STEP() * update").replace(
             "import fedhpc\n", "import fedhpc\nRANK = fedhpc.rank()\nSTEP = (lambda: RANK + 1) if RANK else lambda: 1\n")

@@ -325,6 +325,28 @@ class LeftOut(InFolder):
                                               "not read .* not be there after a resume; add .* to visit_state$")
             self.assertEqual(self.warned(self.momentum(("velocity", "numbers", "pair")), resume), [])
 
+    def test_a_state_that_comes_later_is_refused(self):
+        def initialise(method, setup):
+            fedavg.FedAvg.initialise(method, setup)
+            method.velocity = None
+
+        def round(method, round):
+            fedavg.FedAvg.round(method, round)
+            method.velocity = method.model.zeros()
+
+        def visit_state(method, state):
+            fedavg.FedAvg.visit_state(method, state)
+            if method.velocity is not None:
+                method.velocity = state.rows("velocity", method.velocity)
+
+        method({"initialise": initialise, "round": round, "visit_state": visit_state})
+        with self.assertRaisesRegex(fedhpc.Error, "'velocity': it is visited after a round and not before it; give it"):
+            run("run.h5", "changed", **{"run.checkpoint_every": 1})
+        for name in ("clients", "partial"):
+            method({"visit_state": lambda method, state, name=name: state.rows(name, method.model)})
+            with self.assertRaisesRegex(ValueError, f"'{name}' is a name of fedhpc's own"):
+                run("run.h5", "changed")
+
     def test_of_a_method_without_visit_state(self):
         verbs = {"visit_state": fedhpc.Algorithm.visit_state}
         self.assertRegex(self.warned(verbs)[0], "have changed model, which")

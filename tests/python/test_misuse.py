@@ -150,6 +150,21 @@ class Inside(Misuse):
         self.assertEqual(numbers, [0, 1, 0])
 
 
+    def test_participants_of_edge_rounds_are_as_many_each_time(self):
+        def round(method, round):
+            def edge_round():
+                round.edges.draw_participants(7)
+                sizes.append(sum(len(block) for block in round.blocks()))
+
+            round.edges.rounds(2, edge_round)
+            round.edges.rounds(2, edge_round)
+
+        sizes = []
+        self.run_with({**EDGES, "data.clients": 20, "topology.participation": 0.2}, {"tiers": "client-edge-cloud"},
+                      round=round)
+        self.assertEqual(sizes, [4, 4, 4, 4])
+
+
 class Memory(Misuse):
     """Rows whose memory two verbs would use."""
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "fedhpc/engine/experiment.hpp"
 #include "fedhpc/engine/output.hpp"
 #include "fedhpc/io/hdf5.hpp"
+#include "fedhpc/rounds/partial_round.hpp"
 
 namespace fedhpc {
 
@@ -71,7 +73,9 @@ class Checkpointer {
   using Clock = std::chrono::steady_clock;
 
   void write_file(const std::string& path, std::int64_t round, const h5::Handle* results,
-                  const ModelRecord& model);
+                  const ModelRecord& model, const std::optional<PackedRound>& partial);
+  /// Throws Error, on all ranks, where a state is visited that was not visited before a round.
+  void refuse_late_states(const std::set<std::string>& names) const;
   /// What a checkpoint lacks, in words; empty where there is room.
   std::string lacking_room(const std::string& path, const h5::Handle& results,
                            std::int64_t state_bytes, const ModelRecord& model) const;
@@ -82,6 +86,7 @@ class Checkpointer {
   Experiment& experiment_;
   Communicator& comm_;
   std::string results_;            // path
+  std::set<std::string> states_;   // that are visited before a round
   std::vector<std::string> kept_;  // newest last
   Clock::time_point written_ = Clock::now();
   Clock::duration took_{};

@@ -37,6 +37,8 @@ class Recorder {
   /// Writes the model of a run that stops before its last round and, where run.save has them, the
   /// clients' own unless it stops inside a round. Collective.
   void write_models(const ModelRecord& model, bool personal);
+  /// Writes the clients' own models, where run.save has them. Collective.
+  void write_personal_models();
   /// Sets the status "complete", "diverged" or "interrupted".
   void finish(const std::string& status);
   /// Sets the status "failed"; a failure to do so is not reported.
@@ -48,7 +50,6 @@ class Recorder {
   void write_parts(const ModelRecord& model);
   /// Writes the data's names of classes and clients.
   void write_names();
-  void write_personal_models();  ///< collective
   RunHeader header(const std::string& command_line) const;
   ClientTable clients() const;
   /// Makes the file and everything in it.
