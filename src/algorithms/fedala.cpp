@@ -44,7 +44,8 @@ void FedALA::declare(OptionSet& options) {
            Names<Learn>{{"participants", Learn::Participants}, {"all", Learn::All}},
            "who learns weights in a round: participants that have trained before, or (authors' "
            "program) from round 2 on all clients; what an absent one mixes is its local model then")
-      .acts(unless("algorithm.weight_lr", "0"));
+      .acts(unless("algorithm.weight_lr", "0"))
+      .acts(either(unless("topology.participation", "1"), where("train.straggler_work", {"none"})));
   options.add("algorithm.weight_lr", weight_lr_, at_least(0.0),
               "step size eta of the weights; 0: they stay 1, and the rounds are FedAvg's");
   options

@@ -24,7 +24,9 @@ void FedAMP::round(Round& round) {
     const Tensor distances =
         clients.squared_distances(models, models, models.layout->ranges(Tag::Trainable));
     // xi_ij = alpha_k / sigma exp(-||w_i - w_j||^2 / sigma), j != i
-    const Tensor weights = distances.div(-sigma_).exp_().mul_(alpha_k_ / sigma_);  // [N, N]
+    // A model that is not finite is far from all others.
+    const Tensor weights =  // [N, N]
+        distances.div(-sigma_).exp_().nan_to_num_(0).mul_(alpha_k_ / sigma_);
     weights.diagonal().zero_();
     if (own_weight_ == OwnWeight::Any) return weights;
     return weights.div_(weights.sum(1, /*keepdim=*/true).clamp_min_(1));  // xi_ii >= 0

@@ -50,7 +50,8 @@ void FedDWA::round(Round& round) {
 
 Tensor FedDWA::weights_of(const Tensor& squared_distances, std::int64_t top_k) {
   constexpr double kNearest = 1e-30;  // of a squared distance
-  const Tensor near = squared_distances.clamp_min(kNearest).reciprocal();
+  // A model that is not finite is near nobody.
+  const Tensor near = squared_distances.clamp_min(kNearest).reciprocal().nan_to_num_(0);
   const Tensor weights = at::zeros_like(near);
   const std::int64_t count = near.size(0);
   std::vector<std::int64_t> order(static_cast<std::size_t>(count));
@@ -62,6 +63,10 @@ Tensor FedDWA::weights_of(const Tensor& squared_distances, std::int64_t top_k) {
     double sum = 0;
     for (std::int64_t n = 0; n < std::min(top_k, count); ++n) {
       sum += of_k[order[static_cast<std::size_t>(n)]];
+    }
+    if (sum == 0) {
+      weights[k][k].fill_(1);
+      continue;
     }
     for (std::int64_t n = 0; n < std::min(top_k, count); ++n) {
       const std::int64_t j = order[static_cast<std::size_t>(n)];

@@ -20,8 +20,10 @@ void HeurFedAMP::round(Round& round) {
         clients.cosines(models, models.layout->ranges(Tag::Trainable)).mul_(sigma_);
     if (clients.count() == 1) return weights.zero_();  // nobody else
     // xi_ij = (1 - alpha) exp(sigma cos(w_i, w_j)) / sum_{h != i} exp(sigma cos(w_i, w_h))
-    weights.diagonal().fill_(-std::numeric_limits<double>::infinity());
-    return weights.softmax(1).mul_(1 - alpha_);
+    // A model that is not finite has no cosine, and is nobody's neighbour.
+    constexpr double kNone = -std::numeric_limits<double>::infinity();
+    weights.masked_fill_(weights.isfinite().logical_not(), kNone).diagonal().fill_(kNone);
+    return weights.softmax(1).nan_to_num_(0).mul_(1 - alpha_);
   });
 }
 

@@ -1,5 +1,7 @@
 #include "fedhpc/algorithms/pfedgraph.hpp"
 
+#include <limits>
+
 #include "fedhpc/algorithms/sent_rows.hpp"
 #include "fedhpc/math/simplex.hpp"
 #include "fedhpc/models/row_measures.hpp"
@@ -101,7 +103,9 @@ void PFedGraph::add_term(const Rows& gradient, const Rows& model, const Rows& di
 }
 
 Tensor PFedGraph::graph_of(const Tensor& cosines, const Tensor& sizes, double alpha, double alike) {
-  const Tensor c = cosines.nan_to_num(-1, -1, -1);
+  // A model that is not finite has no cosine, and weighs nothing for others.
+  const Tensor c = cosines.masked_fill(cosines.isfinite().logical_not(),
+                                       -std::numeric_limits<double>::infinity());
   c.masked_fill_(c.gt(alike), 1);
   c.diagonal().fill_(1);
   // All of a row may be lowered by one number: none is above 0 then, however small alpha is.

@@ -131,7 +131,11 @@ std::vector<bool> two_means(const Tensor& points) {
 ClassTree class_tree(const Tensor& values, std::span<const std::int64_t> labels) {
   require(values.size(0) == static_cast<std::int64_t>(labels.size()), "a label for every sample");
   std::map<std::int64_t, std::int64_t> places;  // of classes in ascending order
-  for (const std::int64_t label : labels) places[label] = 0;
+  std::map<std::int64_t, std::int64_t> samples;
+  for (const std::int64_t label : labels) {
+    places[label] = 0;
+    ++samples[label];
+  }
   std::vector<std::int64_t> all;
   for (auto& [label, place] : places) {
     place = static_cast<std::int64_t>(all.size());
@@ -152,6 +156,7 @@ ClassTree class_tree(const Tensor& values, std::span<const std::int64_t> labels)
     ClassSplit split;
     for (std::size_t i = 0; i < classes.size(); ++i) {
       (is_left[i] ? split.left : split.right).push_back(classes[i]);
+      (is_left[i] ? split.left_samples : split.right_samples) += samples.at(classes[i]);
     }
     tree.push_back(split);
     open.push_back(split.left);

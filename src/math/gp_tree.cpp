@@ -47,13 +47,14 @@ struct Picked {
   }
 };
 
-/// P(side) of these samples over Q(side) of those that are known beside them, or instead.
-SideWeights weights_of(const Picked& samples, const GpSamples& known) {
-  const auto share = [&](double side) {
+/// P(side) of the samples of which the tree is over Q(side) of those that are known beside them, or
+/// instead.
+SideWeights weights_of(const ClassSplit& split, const GpSamples& known) {
+  const auto share = [&](std::int64_t samples, double side) {
     const auto of_known = std::count(known.sides.begin(), known.sides.end(), side);
-    return samples.count(side) / static_cast<double>(of_known);
+    return static_cast<double>(samples) / static_cast<double>(of_known);
   };
-  return {.plus = share(1), .minus = share(-1)};
+  return {.plus = share(split.left_samples, 1), .minus = share(split.right_samples, -1)};
 }
 
 /// Two lists, one after the other.
@@ -163,7 +164,7 @@ double gp_tree_loss(const ClassTree& tree, const LabelledValues& samples,
     const Tensor of_known = at::zeros(known.units.sizes(), at::kDouble);
     const Tensor of_scored = at::zeros(scored.units.sizes(), at::kDouble);
     loss += gp_predictive_loss(known, scored, omega, settings.kernel, settings.averaging, of_known,
-                               of_scored, weights_of(samples_at, known));
+                               of_scored, weights_of(tree[k], known));
     add_rows_(of_points, points_at.places, of_known);
     add_rows_(of_units, samples_at.places, of_scored);
   }
@@ -185,7 +186,7 @@ GpTree::GpTree(const LabelledValues& known, const LabelledValues& points,
     const Picked of_node = at_node(tree_[k], known.labels);
     GpSamples all = joined(of_node.of(units), at_node(tree_[k], points.labels).of(point_units));
     Tensor omega = draws_at(all, settings_, draws, k);
-    const SideWeights weights = weights_of(of_node, all);
+    const SideWeights weights = weights_of(tree_[k], all);
     nodes_.push_back({std::move(all), std::move(omega), weights});
   }
 }

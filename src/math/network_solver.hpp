@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "fedhpc/math/device_kernels.hpp"
 #include "fedhpc/math/network_lasso.hpp"
 #include "fedhpc/math/order_free_sum.hpp"
 
@@ -18,6 +19,17 @@ namespace fedhpc {
 // the steps still move. Levels (p = infinity) go with them: one that is as near as this on entry
 // takes a single step of Newton's method, which then ends it.
 constexpr double kReduction = 0.25;
+
+constexpr std::int64_t stripes_of(std::int64_t columns) {
+  return (columns + NetworkLasso::kStripe - 1) / NetworkLasso::kStripe;
+}
+
+/// Whether a device solves so many columns of a rank. (I + c L)^-1 is a full matrix: of more nodes it
+/// takes seconds to make. A step is a product in order, which sums up to so many terms at once.
+constexpr bool fits_on_device(std::int64_t nodes, std::int64_t columns) {
+  return nodes <= DeviceProduct::kPart &&
+         stripes_of(columns) * NetworkLasso::kStripe < DeviceProduct::kTooLong;
+}
 
 /// One step of Newton's method to the theta with sum_i (|a_i| - theta)_+ = tau (0 where ||a||_1 <=
 /// tau): the next theta from that sum, `excess`, and the number of |a_i| above theta. From the right

@@ -63,7 +63,7 @@ class ConvolutionTrials {
 
  private:
   std::map<ConvolutionCase, ConvolutionWay> known_;
-  KeptColumns::Total kept_bytes_ = std::make_shared<std::int64_t>(0);
+  KeptColumns::Total kept_bytes_ = std::make_shared<KeptColumns::Room>();
 };
 
 }  // namespace fedhpc

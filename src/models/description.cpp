@@ -231,6 +231,7 @@ std::size_t LineReader::dimension(const std::string& key, const Shape& of) const
 }
 
 ParameterNames LineReader::parameters(std::size_t least, std::size_t most) const {
+  takes_parameters_ = true;
   check(least <= parameter_count() && parameter_count() <= most,
         concat("it names ", parameter_count(), " parameters, it needs ", least,
                most > least ? concat(" to ", most) : ""));
@@ -238,6 +239,7 @@ ParameterNames LineReader::parameters(std::size_t least, std::size_t most) const
 }
 
 const Tensor& LineReader::constant() const {
+  takes_constant_ = true;
   check(place_.constant != nullptr, "it names no constant of the description");
   return *place_.constant;
 }
@@ -246,6 +248,8 @@ void LineReader::check_keys() const {
   for (const auto& [key, numbers] : line_.numbers) {
     check(std::count(asked_.begin(), asked_.end(), key) > 0, concat("it has no key '", key, "'"));
   }
+  check(line_.parameters.empty() || takes_parameters_, "it has no parameters");
+  check(line_.constant.empty() || takes_constant_, "it has no constant");
 }
 
 }  // namespace fedhpc

@@ -440,11 +440,9 @@ bool LocalStep::approach_minimum_(const Rows& rows, RowOptimizer& optimizer, con
   bool moved = false;
   for (const BatchRun& run : runs_) {
     for (std::int64_t c = run.first; c < run.first + run.count; ++c) {
-      if (squares[static_cast<std::size_t>(c)] <= accuracy) {
-        // It stays: the next gradient finds it here again.
-        solved_[static_cast<std::size_t>(c)] = true;
-        continue;
-      }
+      const auto place = static_cast<std::size_t>(c);
+      if (squares[place] <= accuracy) solved_[place] = true;
+      if (solved_[place]) continue;  // for good: with dropout its next gradient is another one
       optimizer.step_(rows.values, gradients, c, 1, rate_of(optimizer, run.rate));
       moved = true;
     }

@@ -127,24 +127,10 @@ void TrainOptions::resolve_optimizer(const OptionSet& options) {
   if (has_momentum && !momentum_is_set) momentum = kUsualMomentum;
   if (optimizer == OptimizerKind::Nesterov && !nesterov_is_set) nesterov = true;
 
-  const auto refuse = [&](const char* key, const std::string& what) {
-    options.refuse(
-        key, concat("train.optimizer = ", options.entry("train.optimizer").print(), ": ", what));
-  };
   if (has_momentum && momentum == 0) {
-    refuse("train.momentum", "give it a number above 0 and below 1, or use sgd");
-  }
-  if (optimizer == OptimizerKind::Adam && momentum > 0) {
-    refuse("train.momentum", "Adam's factors are .9 and .999; drop the key");
-  }
-  if (optimizer == OptimizerKind::Nesterov && !nesterov) {
-    refuse("train.nesterov", "drop the key, or use momentum");
-  }
-  if ((optimizer == OptimizerKind::Momentum || optimizer == OptimizerKind::Adam) && nesterov) {
-    refuse("train.nesterov", "drop the key, or use nesterov");
-  }
-  if (optimizer == OptimizerKind::Sgd && nesterov && momentum == 0) {
-    refuse("train.nesterov", "it needs train.momentum above 0");
+    options.refuse("train.momentum",
+                   concat("train.optimizer = ", options.entry("train.optimizer").print(),
+                          ": give it a number above 0 and below 1, or use sgd"));
   }
 }
 

@@ -155,10 +155,19 @@ TEST_P(GpLoss, OfOneSideIsNone) {
   const Tensor gradient = at::zeros_like(values);
   const Tensor of_points = at::zeros_like(points);
   EXPECT_NEAR(
-      gp_tree_loss({{.left = {0}, .right = {2}}}, {.values = values, .labels = of_one},
-                   {.values = points, .labels = kPointLabels}, settings(), {}, gradient, of_points),
+      gp_tree_loss({{.left = {0}, .right = {2}, .left_samples = 0, .right_samples = 9}},
+                   {.values = values, .labels = of_one}, {.values = points, .labels = kPointLabels},
+                   settings(), {}, gradient, of_points),
       0, 1e-11);
   EXPECT_EQ(largest(gradient) + largest(of_points), 0);
+  // A batch of one side, of a client that has both.
+  EXPECT_GT(
+      gp_tree_loss({{.left = {0}, .right = {2}, .left_samples = 4, .right_samples = 5}},
+                   {.values = values, .labels = of_one}, {.values = points, .labels = kPointLabels},
+                   settings(), {}, gradient, of_points),
+      0.01);
+  EXPECT_GT(largest(gradient), 1e-4);
+  EXPECT_GT(largest(of_points), 1e-4);
 }
 
 INSTANTIATE_TEST_SUITE_P(Averagings, GpLoss,

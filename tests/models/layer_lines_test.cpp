@@ -68,6 +68,8 @@ TEST(LayerLines, AreRefusedWithASentence) {
       {"slice dim=0 start=0 end=2 step=0 inputs=1", "'step' is 0"},
       {"permute dims=1 inputs=1", "'dims' has 1 numbers, it needs 2"},
       {"expand shape=4,7 inputs=1", "a value of shape [4, 6] does not expand to [4, 7]"},
+      {"relu inputs=1 parameters=v", "it has no parameters"},
+      {"relu inputs=1 constant=c", "it has no constant"},
       {"matmul inputs=1,1", "values of shapes [4, 6] and [4, 6] have no product"},
   };
   for (const auto& [line, what] : lines) {

@@ -233,9 +233,10 @@ class PlainPFedGP {
                         .client = static_cast<std::uint64_t>(k),
                         .round = static_cast<std::uint64_t>(t)};
       const Tensor labels = client.labels.index_select(0, index);
-      const Tensor loss = settings_.inducing_points > 0
-                              ? loss_by_points(tree, embedded, labels, point_units(row), key)
-                              : loss_of(tree, embedded, labels, key);
+      const Tensor loss =
+          settings_.inducing_points > 0
+              ? loss_by_points(tree, embedded, labels, client.labels, point_units(row), key)
+              : loss_of(tree, embedded, labels, key);
       Parameters gradient = result.parameters;
       for (Tensor& part : gradient) part = at::zeros(part.sizes(), at::kDouble);
       if (loss.requires_grad()) {
@@ -297,9 +298,10 @@ class PlainPFedGP {
     return sum;
   }
 
-  /// All samples, by classifiers that know the points alone.
+  /// All samples of a batch, by classifiers that know the points alone.
   Tensor loss_by_points(const std::vector<ClassSplit>& tree, const Tensor& embedded,
-                        const Tensor& labels, const Tensor& points, DrawKey key) {
+                        const Tensor& labels, const Tensor& of_client, const Tensor& points,
+                        DrawKey key) {
     const Tensor units = units_of(embedded);
     Tensor sum = at::zeros({}, at::kDouble);
     for (std::size_t node = 0; node < tree.size(); ++node) {
@@ -315,7 +317,9 @@ class PlainPFedGP {
                             known.index_select(0, at_node));
       const Tensor omegas = classifier.draw(key, settings_.draws, settings_.gibbs_steps);
       const Tensor p = classifier.probabilities(units.index_select(0, mine), scored, omegas);
-      const Tensor corrected = weighed(p, scored, scored, known.index_select(0, at_node));
+      const Tensor wanted = sides_at(tree[node], of_client);
+      const Tensor of_node = wanted.index_select(0, wanted.nonzero().flatten());
+      const Tensor corrected = weighed(p, scored, of_node, known.index_select(0, at_node));
       sum = sum - (corrected + 1e-12).log().mean();
     }
     return sum;

@@ -76,7 +76,7 @@ class Setup {
 
 /// The ends between which a method's payloads travel.
 enum class Tiers {
-  ClientCloud,     ///< topology.edges only groups clients
+  ClientCloud,     ///< edges group clients at most, as a partition file says
   ClientEdgeCloud  ///< edges have models of their own; topology.edges is at least 1
 };
 

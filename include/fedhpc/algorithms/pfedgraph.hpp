@@ -34,7 +34,7 @@ namespace fedhpc {
 /// algorithm.evaluate = received u_i as it would be received. What u_i of participants scored
 /// before they trained is the series reception_accuracy. Cosines and lengths are over the trainable
 /// columns; batch-norm statistics are mixed like parameters. The cosine of a model that has not
-/// moved is 0, that of one that is not finite -1. Clients without training samples do not count and
+/// moved is 0; one that is not finite has none. Clients without training samples do not count and
 /// keep their u_i. train_loss is without the term; train.clip_norm takes the length of both
 /// gradients.
 ///

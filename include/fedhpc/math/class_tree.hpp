@@ -12,6 +12,8 @@ namespace fedhpc {
 struct ClassSplit {
   std::vector<std::int64_t> left;   ///< ascending, with the lowest of all
   std::vector<std::int64_t> right;  ///< ascending
+  std::int64_t left_samples = 0;    ///< of the samples that the tree is of
+  std::int64_t right_samples = 0;
 };
 
 /// A binary tree with a class at every leaf. It lists the inner nodes level by level from the root,

@@ -42,8 +42,8 @@ double gp_tree_loss(const ClassTree& tree, const LabelledValues& samples,
 
 /// Returns the loss of samples by classifiers that know only inducing points: values of the kind of
 /// embeddings with labels of their own. At every node a classifier that knows the node's points
-/// scores all the node's samples. Its probabilities are weighed by P(side) / Q(side), of samples
-/// and of points. Writes the gradients with respect to both lists of values; that of points whose
+/// scores all the node's samples. Its probabilities are weighed by P(side) / Q(side), of the samples
+/// of which the tree is (a batch may have one side alone) and of points. Writes the gradients with respect to both lists of values; that of points whose
 /// class is not in the tree is 0.
 double gp_tree_loss(const ClassTree& tree, const LabelledValues& samples,
                     const LabelledValues& points, const GpTreeSettings& settings,

@@ -51,7 +51,8 @@ struct NetworkLassoReport {
 ///
 /// Columns on a device are solved there, by kernels and a product with the linear systems' inverse.
 /// For p = 1 the host then waits for none of a fixed number of steps. Graphs of more than 1,024 nodes
-/// have no such inverse: their columns are solved in host memory.
+/// have no such inverse, and 2^26 columns of a rank are too many for the product: these are solved in
+/// host memory.
 class NetworkLasso {
  public:
   /// Columns of one rank that are summed in order.
@@ -72,7 +73,6 @@ class NetworkLasso {
   template <typename Columns>
   class SolverOf;
 
-  bool fits_on_device() const;
   template <typename T>
   std::unique_ptr<Solver> solver_on_device(double eta) const;
 

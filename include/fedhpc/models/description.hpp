@@ -105,7 +105,7 @@ class LineReader {
   std::int64_t number() const { return static_cast<std::int64_t>(place_.line); }
   const Tensor& constant() const;
 
-  /// Throws DataError where the line has a key that nobody has asked for.
+  /// Throws DataError where the line has a key, parameters or a constant nobody has asked for.
   void check_keys() const;
 
   static constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
@@ -119,6 +119,8 @@ class LineReader {
   std::vector<Shape> inputs_;
   Place place_;
   mutable std::vector<std::string> asked_{};
+  mutable bool takes_parameters_ = false;
+  mutable bool takes_constant_ = false;
 };
 
 /// What a line becomes: a layer and the shape of its value. Without a layer the value is the
