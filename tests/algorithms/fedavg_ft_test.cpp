@@ -27,7 +27,7 @@ TEST_P(FedAvgFTReference, EqualsPlainLoop) {
     const Keys keys = with_fedavg_ft(GetParam().changes, start);
     expect_equals_fine_tuned(
         keys, reference::fedavg_ft(reference::make_problem(keys), local_start_of(keys)),
-        GetParam().single_bound);
+        GetParam());
   }
 }
 

@@ -43,12 +43,8 @@ TEST_P(FedDecompReference, EqualsPlainLoop) {
   const Keys keys = with_feddecomp(GetParam().changes);
   const reference::FedDecompOutcome expected = expected_of(keys);
   const TinyResult result =
-      expect_equals_reference(keys, expected.outcome, GetParam().single_bound);
-  EXPECT_LT(distance(result.personal, flatten_all(expected.personal)), 1e-9);
+      expect_equals_reference(keys, expected.outcome, expected.personal, GetParam());
   EXPECT_GT(apart(result).norm().item<double>(), 1e-3) << "clients have something of their own";
-  if (world_communicator(60)->rank() != 0) return;
-  EXPECT_NEAR(result.metrics.back().personal_accuracy, mean_accuracy(keys, expected.personal),
-              1e-12);
 }
 
 INSTANTIATE_TEST_SUITE_P(Settings, FedDecompReference, ::testing::ValuesIn(all_cases()), name_of);
@@ -146,15 +142,13 @@ TEST(FedDecomp, SendsWhatFedAvgSends) {
 }
 
 TEST(FedDecomp, ResumesAndIsTheSameOnAnyRanks) {
-  const std::unique_ptr<Communicator> comm = world_communicator(60);
   for (const std::string dtype : {"float64", "float32"}) {
     const Keys keys = with_feddecomp(with_batch_norm({{"run.dtype", dtype},
                                                       {"run.reproducible", "true"},
                                                       {"run.rounds", "4"},
                                                       {"topology.participation", "0.8"}}));
-    const TinyResult expected = run(keys, *local_communicator());
-    expect_same_bits(run(keys, *comm), expected, *comm);
-    expect_same_bits(run_in_two_parts(keys, 2, *comm, *comm), expected, *comm);
+    expect_same_bits_on_ranks(keys, {keys.at("train.block")});
+    expect_goes_on(keys, {2});
   }
 }
 

@@ -29,7 +29,7 @@ TEST_P(FedProxFTReference, EqualsPlainLoop) {
                        reference::fedprox_ft(problem, local_start_of(keys), 0).outcome.global),
               1e-3)
         << "the proximal term matters";
-    expect_equals_fine_tuned(keys, expected, GetParam().single_bound);
+    expect_equals_fine_tuned(keys, expected, GetParam());
   }
 }
 

@@ -2,11 +2,9 @@
 
 #include <array>
 #include <cmath>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
-#include <unistd.h>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -27,6 +25,7 @@
 #include "fedhpc/models/description.hpp"
 
 #include "fixtures/resumed_run.hpp"
+#include "fixtures/temporary_folder.hpp"
 #include "fixtures/tiny_run.hpp"
 
 // A TorchScript file trains as the family of the same network does, on any ranks and in any blocks.
@@ -74,28 +73,10 @@ jit::Module linear_module(const Tensor& weight, const Tensor& bias) {
   return module;
 }
 
-/// Names of files that go with the process.
-class Files {
- public:
-  Files() = default;
-  ~Files() {
-    for (const std::string& path : paths_) std::filesystem::remove(path);
-  }
-  Files(const Files&) = delete;
-  Files& operator=(const Files&) = delete;
-
-  std::string next() {
-    const std::string name = concat("fedhpc_script_", ::getpid(), "_", paths_.size(), ".pt");
-    return paths_.emplace_back((std::filesystem::temp_directory_path() / name).string());
-  }
-
- private:
-  std::vector<std::string> paths_;
-};
-
 std::string saved(const jit::Module& module) {
-  static Files files;
-  const std::string path = files.next();
+  static const testing_support::TemporaryFolder folder;
+  static int count = 0;
+  const std::string path = folder.path(concat(count++, ".pt"));
   module.save(path);
   return path;
 }

@@ -285,3 +285,24 @@ class AppCase(unittest.TestCase):
         done = fedhpc(*arguments, cwd=how.pop("cwd", self.folder), **how)
         self.assertEqual(done.returncode, 0, f"{done.args}\n{done.stdout}\n{done.stderr}")
         return done
+
+
+class SmallDisk:
+    """Beside AppCase: a file system of three megabytes, `disk`."""
+
+    def setUp(self):
+        super().setUp()
+        self.disk = self.folder / "disk"
+        self.disk.mkdir()
+        made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", self.disk], capture_output=True)
+        if made.returncode:
+            self.skipTest("needs the right to mount a small file system")
+        self.addCleanup(subprocess.run, ["umount", self.disk], check=True)
+
+    def fill(self, leave=0):
+        """Leaves about so many bytes free."""
+        info = os.statvfs(self.disk)
+        with open(self.disk / "ballast", "wb", buffering=0) as ballast, contextlib.suppress(OSError):
+            ballast.write(bytes(max(0, info.f_bavail * info.f_frsize - leave)))
+            while not leave:  # what a run has freed or taken meanwhile
+                ballast.write(bytes(4096))

@@ -2,7 +2,6 @@
 Every rank ends, with one line that says what happened, and the run can be taken up again.
 """
 
-import contextlib
 import errno
 import os
 import re
@@ -15,8 +14,8 @@ from pathlib import Path
 import h5py
 import numpy as np
 from app_support import (
-    HANG, SMALL_RUN, AppCase, fedhpc, finish, is_gone, killed_codes, main, open_mpi, ranks_of, rounds_in, start,
-    wait_until,
+    HANG, SMALL_RUN, AppCase, SmallDisk, fedhpc, finish, is_gone, killed_codes, main, open_mpi, ranks_of, rounds_in,
+    start, wait_until,
 )
 
 CONFIG = """[run]
@@ -166,29 +165,9 @@ class Faults(FaultCase):
         self.resumes(path, ranks=2)
 
 
-class FullDisk(FaultCase):
-    """On a file system of a few megabytes."""
-
-    def setUp(self):
-        super().setUp()
-        self.disk = self.folder / "disk"
-        self.disk.mkdir()
-        made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", self.disk],
-                              capture_output=True)
-        if made.returncode:
-            self.skipTest("needs the right to mount a small file system")
-        self.addCleanup(subprocess.run, ["umount", self.disk], check=True)
-
+class FullDisk(SmallDisk, FaultCase):
     def files(self):
         return {path.name: path.read_bytes() for path in self.disk.glob("*.h5")}
-
-    def fill(self, leave):
-        """Leaves about so many bytes free."""
-        info = os.statvfs(self.disk)
-        with open(self.disk / "ballast", "wb", buffering=0) as ballast, contextlib.suppress(OSError):
-            ballast.write(bytes(max(0, info.f_bavail * info.f_frsize - leave)))
-            while not leave:  # what the run has freed or taken meanwhile
-                ballast.write(bytes(4096))
 
     def filled(self, leave, words, *arguments, ranks=0):
         process, _, path = self.begin(*arguments, ranks=ranks, output="disk/run.h5",

@@ -3,7 +3,6 @@
     python3 output_test.py --fedhpc build/release/fedhpc [--races 300] [unittest arguments]
 """
 
-import contextlib
 import os
 import random
 import resource
@@ -15,8 +14,8 @@ from pathlib import Path
 
 import h5py
 import numpy as np
-from app_support import (HANG, SHORT, SMALL_RUN, AppCase, fedhpc, finish, main, ranks_of, rounds_in, start,
-                         wait_until)
+from app_support import (HANG, SHORT, SMALL_RUN, AppCase, SmallDisk, fedhpc, finish, main, ranks_of, rounds_in,
+                         start, wait_until)
 
 ROUNDS = 300
 CONFIG = f"""[run]
@@ -275,21 +274,7 @@ class Names(OutputCase):
         self.run_ok("run", "u", "--run.rounds=1", "--run.output=u.h5")
 
 
-class Room(OutputCase):
-    def setUp(self):
-        super().setUp()
-        self.disk = self.folder / "disk"
-        self.disk.mkdir()
-        made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "none", self.disk], capture_output=True)
-        if made.returncode:
-            self.skipTest("needs the right to mount a small file system")
-        self.addCleanup(subprocess.run, ["umount", self.disk], check=True)
-
-    def fill(self):
-        with open(self.disk / "ballast", "wb", buffering=0) as ballast, contextlib.suppress(OSError):
-            while True:
-                ballast.write(bytes(4096))
-
+class Room(SmallDisk, OutputCase):
     def test_no_room_is_found_before_the_first_round(self):
         wide = ["--model.hidden=20000", "--run.save=personal", "--algorithm.name=localonly"]
         done = fedhpc("run", "run.ini", "--run.output=disk/run.h5", *wide, cwd=self.folder)

@@ -32,6 +32,14 @@ class InFolder(unittest.TestCase):
         self.folder = Path(folder.name)
 
 
+def read(path, *names):
+    """The arrays of these names, and texts as lists, or the only one."""
+    with h5py.File(path) as file:
+        found = [file[name].asstr()[()].tolist() if h5py.check_string_dtype(file[name].dtype) else file[name][()]
+                 for name in names]
+        return found[0] if len(found) == 1 else found
+
+
 def python(script, *arguments, ranks=None, timeout=120, **environment):
     """A script's text, carried out by a Python of its own, under mpirun where `ranks` is given.
 

@@ -30,6 +30,7 @@ sys.path.insert(0, str(ROOT / "python"))
 import fedhpc  # noqa: E402
 from fedhpc import ConfigError, DataError, _data_file  # noqa: E402
 from fedhpc.data import from_pflib, from_tff, keys, write_dataset  # noqa: E402
+from python_support import read  # noqa: E402
 
 PROGRAM = Path(os.environ.get("FEDHPC") or ROOT / "build/release/fedhpc")
 DRAW = np.random.default_rng(1)
@@ -41,13 +42,6 @@ def has(library):
 
 def pixels(count, *shape):
     return DRAW.integers(0, 256, (count, *shape), dtype=np.uint8)
-
-
-def read(path, *names):
-    with h5py.File(path) as file:
-        found = [file[name].asstr()[()].tolist() if h5py.check_string_dtype(file[name].dtype) else file[name][()]
-                 for name in names]
-        return found[0] if len(found) == 1 else found
 
 
 def lists(path, part, place="partition/"):

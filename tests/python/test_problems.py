@@ -26,7 +26,7 @@ import fedhpc
 from fedhpc import ConfigError, DataError, _data_text, _data_tff
 from fedhpc.data import from_leaf, from_tff, synthetic
 from fedhpc.tools import fetch_data
-from python_support import SOURCE, InFolder
+from python_support import SOURCE, InFolder, read
 
 sys.path.insert(0, str(SOURCE / "examples"))
 import benchmarks  # noqa: E402
@@ -34,13 +34,6 @@ import benchmarks  # noqa: E402
 BENCHMARKS = SOURCE / "configs" / "benchmarks"
 PROGRAM = Path(os.environ.get("FEDHPC") or SOURCE / "build/release/fedhpc")
 DRAW = np.random.default_rng(5)
-
-
-def read(path, *names):
-    with h5py.File(path) as file:
-        found = [file[name].asstr()[()].tolist() if h5py.check_string_dtype(file[name].dtype) else file[name][()]
-                 for name in names]
-        return found[0] if len(found) == 1 else found
 
 
 def classes_of(path):

@@ -33,7 +33,7 @@ struct FactorisationOptions {
   double compression = 2;           ///< full size over compressed size
   CompressionScope scope = CompressionScope::Layer;
   std::vector<std::string> exclude{kAuto};  ///< layers that stay full: names, patterns, or first
-                                            ///< and last; auto, before it is resolved: none
+                                            ///< and last; auto, until resolved: the method's own
   std::optional<ConvView> view;             ///< unset: the method's own
   BlockLayout blocks = BlockLayout::Stacked;
   RankBound bound = RankBound::None;
