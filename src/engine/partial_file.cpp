@@ -64,16 +64,14 @@ std::vector<std::int64_t> checked_counts(const h5::Handle& file, const std::stri
                          "it"));
 }
 
-/// This rank's part of what write_all_ranks() wrote, whose counts are sound.
+/// This rank's part of what write_all_ranks() wrote; rank 0 knows how many numbers each has.
 template <typename T>
-std::vector<T> read_own(Communicator& comm, const h5::Handle* file, const std::string& name) {
+std::vector<T> read_own(Communicator& comm, const h5::Handle* file, const std::string& name,
+                        const std::vector<std::int64_t>& of_ranks) {
   Tensor counts = at::full({comm.size()}, 0, at::kLong);
+  std::copy(of_ranks.begin(), of_ranks.end(), counts.data_ptr<std::int64_t>());
   h5::Handle dataset;
-  if (file != nullptr) {
-    const auto read = h5::read_vector<std::int64_t>(*file, name + "_counts");
-    std::copy(read.begin(), read.end(), counts.data_ptr<std::int64_t>());
-    dataset = h5::open_dataset(*file, name);
-  }
+  if (file != nullptr) dataset = h5::open_dataset(*file, name);
   comm.broadcast_(counts, 0);
   std::vector<T> own;
   hsize_t next = 0;
@@ -124,13 +122,13 @@ bool holds_partial(const h5::Handle& file) { return h5::exists(file, kGroup); }
 
 std::unique_ptr<PartialRound> read_partial(Communicator& comm, const h5::Handle* file,
                                            const std::string& path) {
-  const std::string group = kGroup;
+  std::vector<std::int64_t> integers, numbers;  // of each rank; on rank 0
   bool there = false;
   fail_together(comm, [&] {
-    if (file == nullptr || !h5::exists(*file, group)) return;
+    if (file == nullptr || !h5::exists(*file, kGroup)) return;
     there = true;
-    const auto integers = checked_counts(*file, group + "/integers", path);
-    const auto numbers = checked_counts(*file, group + "/numbers", path);
+    integers = checked_counts(*file, kGroup + "/integers", path);
+    numbers = checked_counts(*file, kGroup + "/numbers", path);
     const auto ranks = static_cast<int>(integers.size());
     if (ranks != comm.size() || numbers.size() != integers.size()) {
       throw DataError(concat("checkpoint '", path, "' was written inside a round on ", ranks,
@@ -141,8 +139,8 @@ std::unique_ptr<PartialRound> read_partial(Communicator& comm, const h5::Handle*
   Tensor found = at::full({1}, there ? 1 : 0, at::kLong);
   comm.broadcast_(found, 0);
   if (found.item<std::int64_t>() == 0) return nullptr;
-  PackedRound packed{.integers = read_own<std::int64_t>(comm, file, group + "/integers"),
-                     .numbers = read_own<double>(comm, file, group + "/numbers")};
+  PackedRound packed{.integers = read_own<std::int64_t>(comm, file, kGroup + "/integers", integers),
+                     .numbers = read_own<double>(comm, file, kGroup + "/numbers", numbers)};
   std::unique_ptr<PartialRound> round;
   fail_together(comm, [&] {
     try {
