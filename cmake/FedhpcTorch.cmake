@@ -12,14 +12,23 @@
 if(TARGET fedhpc_torch)  # by another find_package of the same project
   return()
 endif()
+set(_told "${FEDHPC_TORCH}")
 if(NOT FEDHPC_TORCH)
-  if(DEFINED ENV{FEDHPC_TORCH})
-    set(FEDHPC_TORCH "$ENV{FEDHPC_TORCH}")
+  if(NOT "$ENV{FEDHPC_TORCH}" STREQUAL "")
+    get_filename_component(FEDHPC_TORCH "$ENV{FEDHPC_TORCH}" ABSOLUTE)
   else()
     set(FEDHPC_TORCH "${PROJECT_SOURCE_DIR}/.deps/site/torch")
   endif()
 endif()
 set(FEDHPC_TORCH "${FEDHPC_TORCH}" CACHE PATH "LibTorch prefix (lib/ and include/)")
+# What was found in another prefix is looked for anew.
+if(FEDHPC_TORCH_LOOKED_IN AND NOT FEDHPC_TORCH STREQUAL FEDHPC_TORCH_LOOKED_IN)
+  foreach(_found FEDHPC_TORCH_CPU_LIBRARY FEDHPC_C10_LIBRARY FEDHPC_TORCH_HAS_BLAS FEDHPC_TORCH_CUDA_LIBRARY
+                 FEDHPC_C10_CUDA_LIBRARY FEDHPC_NCCL_INCLUDE_DIR FEDHPC_NCCL_LIBRARY)
+    unset(${_found} CACHE)
+  endforeach()
+endif()
+set(FEDHPC_TORCH_LOOKED_IN "${FEDHPC_TORCH}" CACHE INTERNAL "LibTorch prefix of the libraries found")
 
 find_library(FEDHPC_TORCH_CPU_LIBRARY torch_cpu HINTS "${FEDHPC_TORCH}/lib" NO_DEFAULT_PATH
              PATH_SUFFIXES x86_64-linux-gnu aarch64-linux-gnu)
@@ -28,6 +37,9 @@ find_library(FEDHPC_C10_LIBRARY c10 HINTS "${FEDHPC_TORCH}/lib" NO_DEFAULT_PATH
 if(NOT FEDHPC_TORCH_CPU_LIBRARY OR NOT FEDHPC_C10_LIBRARY)
   string(CONCAT _reason "LibTorch not found below ${FEDHPC_TORCH}.\n"
                         "Run tools/setup.sh, or set FEDHPC_TORCH to a prefix with lib/libtorch_cpu.so.")
+  if(NOT _told)  # the environment may tell of one by the next time
+    unset(FEDHPC_TORCH CACHE)
+  endif()
   if(CMAKE_FIND_PACKAGE_NAME)  # whoever looks for fedhpc may do without
     set(${CMAKE_FIND_PACKAGE_NAME}_FOUND FALSE)
     set(${CMAKE_FIND_PACKAGE_NAME}_NOT_FOUND_MESSAGE "${_reason}")

@@ -5,12 +5,13 @@
 #
 # --no-setup installs nothing: where Doxygen or Sphinx is missing, it says so and ends with 77.
 set -euo pipefail
-cd "$(dirname "$0")/.."
 setup=yes
 if [ "${1:-}" = --no-setup ]; then
   setup= && shift
 fi
-output=${1:-build/docs}
+output=${1:+$(realpath -m "$1")}
+cd "$(dirname "$0")/.."
+output=${output:-build/docs}
 python=.deps/venv/bin/python
 [ -z "$setup" ] || tools/setup.sh --develop
 if ! command -v doxygen >/dev/null || ! "$python" -c 'import sphinx, myst_parser, latex2mathml' 2>/dev/null; then

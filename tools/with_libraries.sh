@@ -33,7 +33,8 @@ if [ -n "$prefix" ]; then
   # A libstdc++ of the bundle's only where the machine's is older.
   if [ -d "$prefix/lib/libstdc++" ]; then
     wanted=$(cat "$prefix/lib/libstdc++/version")
-    own=$(ldconfig -p 2>/dev/null | sed -n 's/.*libstdc++.so.6 .*x86-64.*=> //p' | head -n 1)
+    own=$(PATH=$PATH:/usr/sbin:/sbin ldconfig -p 2>/dev/null | sed -n 's/.*libstdc++.so.6 .*x86-64.*=> //p' |
+      head -n 1) || own=
     if [ -z "$own" ] || ! grep -aqF "$wanted" "$own"; then add "$prefix/lib/libstdc++"; fi
   fi
   for mpi in "$prefix/mpi" "$prefix/usr"; do
@@ -46,5 +47,5 @@ if [ -n "$prefix" ]; then
 fi
 if [ -n "$torch" ]; then add "$torch/lib" "$torch"/../nvidia/*/lib; fi
 libraries=$(IFS=:; echo "${folders[*]}")
-export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+[ -z "$libraries" ] || export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 exec "$@"

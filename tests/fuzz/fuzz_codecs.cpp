@@ -6,6 +6,7 @@
 #include "codecs/index_value.hpp"
 #include "codecs/kmeans.hpp"
 #include "codecs/levels.hpp"
+#include "codecs/low_rank.hpp"
 #include "codecs/natural.hpp"
 #include "codecs/per_value.hpp"
 #include "codecs/run_length.hpp"

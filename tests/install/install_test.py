@@ -45,6 +45,18 @@ def serves_a_project_by_cmake(prefix, folder):
     run(folder / "consumer")
 
 
+def follows_another_torch(prefix, folder):
+    """A configured project that is told of another LibTorch takes nothing more from the first."""
+    torch = re.search("^FEDHPC_TORCH:PATH=(.+)$", pathlib.Path(build, "CMakeCache.txt").read_text(), re.MULTILINE)[1]
+    folder.mkdir()
+    for name in ("first", "second"):
+        (folder / name).symlink_to(torch)
+        run(cmake, "-S", pathlib.Path(source, "tests", "install"), "-B", folder / "build", "-G", "Ninja",
+            f"-DCMAKE_PREFIX_PATH={prefix}", f"-DFEDHPC_TORCH={folder / name}")
+    rules = (folder / "build/build.ninja").read_text()
+    check(f"{folder}/second/lib/libc10.so" in rules and f"{folder}/first/" not in rules, "two LibTorches at once")
+
+
 def is_looked_for(prefix, folder, *options, found):
     """By two folders of a project that can do without it, twice by each."""
     for name in ("one", "two"):
@@ -161,6 +173,7 @@ with tempfile.TemporaryDirectory() as scratch:
     works_alone(place, work)
     size = packs(work)
     serves_a_project_by_cmake(place, work / "consumer")
+    follows_another_torch(place, work / "torches")
     is_looked_for(place, work / "asks", found="1")
     is_looked_for(place, work / "asks_in_vain", f"-DFEDHPC_TORCH={work / 'none'}", found="0")
     serves_a_plugin(place, work / "plugin")

@@ -75,6 +75,22 @@ class Bundle(unittest.TestCase):
                                  check=True, env=environment).stdout
         self.assertIn(str(unpacked / "build"), folders.split(":"))  # where a program finds libfedhpc.so
 
+    def started(self, *command, **variables):
+        done = subprocess.run([PROJECT / "tools/with_libraries.sh", *command], capture_output=True, text=True, check=False,
+                              env={"PATH": "/usr/bin:/bin", "FEDHPC_TORCH": "/nowhere", **variables})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.strip()
+
+    def test_a_program_starts_without_folders_and_without_ldconfig_in_the_path(self):
+        says = ("sh", "-c", "echo $LD_LIBRARY_PATH")
+        self.assertEqual(self.started(*says, LD_LIBRARY_PATH="/there"), "/there")
+        (self.folder / "lib/libstdc++").mkdir(parents=True)
+        version = self.folder / "lib/libstdc++/version"
+        for wanted, added in (("GLIBCXX_3.4\n", False), ("GLIBCXX_99\n", True)):
+            version.write_text(wanted, encoding="utf-8")
+            folders = self.started(*says, FEDHPC_PREFIX=str(self.folder)).split(":")
+            self.assertEqual(f"{self.folder}/lib/libstdc++" in folders, added, folders)
+
     def test_nothing_or_too_much_is_refused(self):
         told = self.bundle()
         self.assertEqual(told.returncode, 1)
