@@ -71,6 +71,7 @@ class Walk:
         self.program, self.kind, self.size, self.noisy = program, kind, size, noisy
         self.lines, self.used = Lines(), {}  # used: {name of a parameter: place}
         self.values, self.alias, self.tensor_of = {}, {}, {}  # of nodes: what they are; memory and tensor they share
+        self.classes = {name: type(one).__name__ for name, one in module.named_modules()}
         self.buffers = dict(module.named_buffers(remove_duplicate=False))
         self.rows = {}  # {name: Value} of parameters that are lines
         self.lacking = {}  # {node: the one that yielded the value that no line yields, on which it depends}
@@ -284,8 +285,8 @@ class Walk:
         for line in self.lines.lines:
             for name in line.parameters:
                 if name in self.used:
-                    refuse(f"parameter {name} is used twice (tied weights), in {self.used[name]} and", line.name)
-                self.used[name] = line.name or line.op
+                    refuse(f"parameter {name} is used twice (tied weights), in {self.used[name]} and", line.name or line.of)
+                self.used[name] = line.name or line.of
 
     # What operations ask for.
 
@@ -336,12 +337,17 @@ class Walk:
             return one
         if isinstance(one, Parameter):
             if one.name not in self.rows:
-                self.rows[one.name] = self.emit("parameter", (), one.shape, one.shape, (one.name,))
+                self.rows[one.name] = self.emit("parameter", (), one.shape, one.shape, (one.name,), norm=self.in_norm(one.name))
             return self.rows[one.name]
         if isinstance(one, Constant):
             return self._constant(one, whole)
         return self.refuse("random numbers other than dropout" if isinstance(one, Noise) else
                            f"an operand of {name_of(self.node)} that the format lacks")
+
+    def in_norm(self, parameter):
+        """Whether a parameter is of a normalisation, told by the name of its module's class as for TorchScript files."""
+        return self.classes.get(parameter.rpartition(".")[0], "").startswith(
+            ("BatchNorm", "SyncBatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm"))
 
     def _constant(self, one, whole):
         """A constant, the same for every sample where it has the size of the batch."""

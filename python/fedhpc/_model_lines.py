@@ -22,7 +22,7 @@ DEFAULTS = {
     "gelu": {"tanh": 0}, "leaky_relu": {"slope": 0.01}, "elu": {"alpha": 1}, "softplus": {"beta": 1, "threshold": 20},
     "max_pool": {"padding": 0, "dilation": 1, "ceil": 0},
     "average_pool": {"padding": 0, "ceil": 0, "count_padding": 1}, "dropout": {"channels": 0}, "lstm": {"reverse": 0},
-    "gru": {"reverse": 0}, "affine": {"factor": 1, "shift": 0},
+    "gru": {"reverse": 0}, "affine": {"factor": 1, "shift": 0}, "parameter": {"norm": 0},
 }
 
 

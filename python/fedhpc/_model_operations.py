@@ -190,7 +190,7 @@ def div(walk, self, other, rounding_mode=None, **_):
     if scalar(other, rank_of(self)) is not None:
         return affine(walk, self, 1 / scalar(other, rank_of(self)))
     if isinstance(other, Constant):
-        return elementwise_of_two(walk, "multiply", self, other.map(lambda tensor: 1 / tensor))
+        return elementwise_of_two(walk, "multiply", self, other.map(lambda tensor: 1 / tensor.to(walk.kind)))
     inverse = power(walk, other, -1)
     if scalar(self, rank_of(other)) is not None:
         return affine(walk, inverse, scalar(self, rank_of(other)))
@@ -253,7 +253,7 @@ def masked_fill(walk, self, mask, value, **_):
     number = scalar(value)
     if number is None:
         walk.refuse("masked_fill with a value that is no constant number")
-    added = mask.map(lambda tensor: torch.where(tensor, number, 0.0).to(walk.kind))
+    added = mask.map(lambda tensor: torch.zeros(tensor.shape, dtype=walk.kind).masked_fill(tensor, number))
     # Beside -inf every number is nothing, and its gradient of softmax is 0.
     return add(walk, self if number == -math.inf else masked(walk, self, mask), added)
 
@@ -261,7 +261,7 @@ def masked_fill(walk, self, mask, value, **_):
 def masked(walk, value, mask):
     """value where mask is false, 0 elsewhere."""
     if scalar(value) is not None:
-        return mask.map(lambda tensor: torch.where(tensor, 0.0, scalar(value)).to(walk.kind))
+        return mask.map(lambda tensor: torch.full(tensor.shape, scalar(value), dtype=walk.kind).masked_fill(tensor, 0))
     if isinstance(value, Constant):
         return Constant(torch.where(mask.tensor, torch.zeros_like(value.tensor), value.tensor),
                            mask.batch if mask.batch is not None else value.batch)

@@ -56,6 +56,9 @@ def checked_parameters(module):
             refuse(f"{name or 'the module'} has a backward hook, which a run would not call", todo="remove it")
         if isinstance(one, torch.nn.modules.batchnorm._BatchNorm) and one.momentum is None:
             refuse(f"batch norm {name} has momentum=None, a mean over all steps", todo="give it a momentum")
+        if isinstance(one, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and one.max_norm is not None:
+            refuse(f"embedding {name} has max_norm, which changes rows as they are read",
+                   todo="leave max_norm out")
     return dict(module.named_parameters())
 
 

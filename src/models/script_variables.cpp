@@ -43,8 +43,7 @@ Kind kind_of(const std::string& type) {
 }
 
 Tag tags_of(std::string_view name, const Tensor& tensor, Kind kind) {
-  const bool bias = name == "bias" || name == "in_proj_bias" ||
-                    (kind == Kind::Recurrent && name.starts_with("bias_"));
+  const bool bias = is_bias(name) || (kind == Kind::Recurrent && name.starts_with("bias_"));
   if (kind == Kind::Norm) return bias ? kScaleTags | Tag::Bias : kScaleTags;
   if (kind == Kind::Table) return kTableTags;
   if (tensor.dim() > 1) return kWeightTags;

@@ -13,7 +13,7 @@ namespace {
 class Parameter final : public Layer {
  public:
   Parameter(ParameterNames names, Shape shape, Tag tags)
-      : names_(std::move(names)), shape_(std::move(shape)), tags_(tags | kTableTags) {}
+      : names_(std::move(names)), shape_(std::move(shape)), tags_(tags) {}
 
   std::int64_t output_features() const override { return values_of(shape_); }
   void declare(Layout& layout) override {
@@ -72,7 +72,12 @@ class Constant final : public Layer {
 MadeLayer make_parameter_layer(const LineReader& line) {
   line.inputs(0, 0);
   const Shape shape = line.shape("shape");
-  return {std::make_unique<Parameter>(line.parameters(1, 1), shape, line.tags()), shape};
+  const ParameterNames names = line.parameters(1, 1);
+  const std::string name = names.of(0, "weight");
+  Tag tags = line.tags() | (line.flag_or("norm", false) ? kScaleTags : kTableTags);
+  // What a module adds by itself is a bias, as that of a linear layer.
+  if (shape.size() == 1 && is_bias(name.substr(name.rfind('.') + 1))) tags = tags | Tag::Bias;
+  return {std::make_unique<Parameter>(names, shape, tags), shape};
 }
 
 MadeLayer make_constant_layer(const LineReader& line) {

@@ -328,6 +328,21 @@ class LayersTest(ModelCase):
             "bihd,bjhd->bhij", *2 * [m.q(x).unflatten(-1, (2, 4))]).softmax(-1),
             x.unflatten(-1, (1, 8)).expand(-1, -1, 2, -1).transpose(1, 2)), q=nn.Linear(8, 8)), 5, 8)
 
+    def test_numbers_of_float64_modules_beside_float32_tensors(self):
+        export = fedhpc.export_model
+
+        def beside_float32(*arguments):
+            torch.set_default_dtype(torch.float32)
+            export(*arguments)
+            torch.set_default_dtype(torch.float64)
+        with mock.patch.object(fedhpc, "export_model", beside_float32):
+            for function in (lambda m, x: torch.where(m.mask, x, .1), lambda m, x: x.masked_fill(m.mask, .1),
+                             lambda m, x: x / torch.tensor([3, 7, 11]),
+                             lambda m, x: x.masked_fill(m.mask, torch.finfo(x.dtype).min / 1e9).softmax(-1),
+                             lambda m, x: torch.where(m.mask, x, -1e200).softmax(-1)):
+                self.same(Call(lambda m, x, function=function: function(m, x * m.w), w=weights(4, 3),
+                               mask=torch.ones(4, 3).tril().bool()), 4, 3, tolerance=1e-14)
+
     def test_arithmetic(self):
         c = torch.rand(4, 5) + .5
         for function in (lambda m, x: x * 2 + 1, lambda m, x: 1 - x, lambda m, x: (x - 3) / 4, lambda m, x: -x,
@@ -476,6 +491,8 @@ class RefusedTest(ModelCase):
         self.refused(r"are one|is used twice", nn.Sequential(layer, nn.ReLU(), layer), 4)
         self.refused(r"parameter a\.weight is used twice", Call(lambda m, x: m.a(m.a(x)), a=layer), 4)
         self.refused(r"parameter a\.weight is used twice", Call(lambda m, x: m.a(x) @ m.a.weight, a=layer), 4)
+        self.refused(r"a\.weight is used twice \(tied weights\), in a and in Call, line \d+ of ",
+                     Call(lambda m, x: m.a(x) + m.a.weight.sum(1), a=layer), 4)
         norm = nn.BatchNorm1d(4)
         self.refused("is used twice", Call(lambda m, x: m.a(m.a(x)), a=norm), 4)
 
@@ -536,10 +553,21 @@ class RefusedTest(ModelCase):
         self.refused("last cell state", Call(lambda m, x: m.a(x)[1][1][0], a=nn.LSTM(4, 3, batch_first=True)), 5, 4)
         self.refused(r"torch\.export refuses it \(RuntimeError", layer, 5)
 
+    def test_scales_of_norms_are_told_by_the_class_of_their_module(self):
+        inner = Call(lambda m, x: x * m.scale, scale=weights(4))
+        for parts, line in (({"norm": nn.RMSNorm(4)}, {"norm": ["1"]}), ({"norm": inner}, {})):
+            name = "weight" if line else "scale"
+            self.same(Call(lambda m, x, name=name: F.rms_norm(m.a(x), (4,), getattr(m.norm, name)), a=nn.Linear(4, 4),
+                           **parts), 4)
+            keys, = (keys for op, keys in read("net.h5")[0] if op == "parameter")
+            self.assertEqual({key: one for key, one in keys.items() if key == "norm"}, line)
+
     def test_norms_without_what_they_need(self):
         self.refused("batch norm without running statistics", nn.BatchNorm1d(4, track_running_stats=False), 4)
         self.refused("batch norm without weight", nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4, affine=False)), 4)
         self.refused("momentum=None", nn.BatchNorm1d(4, momentum=None), 4)
+        self.refused("embedding 0 has max_norm.*leave max_norm out", nn.Sequential(nn.Embedding(6, 3, max_norm=1.)), 4,
+                     example=torch.ones(2, 4, dtype=torch.long))
         self.refused("instance norm with running statistics",
                      nn.InstanceNorm1d(4, affine=True, track_running_stats=True), 4, 3)
 

@@ -164,6 +164,25 @@ class Trains(Imported):
                     self.check(*self.prepare(name), **{"train.optimizer": optimizer, "train.lr": rate})
 
 
+    def test_biases_of_own_layers_do_not_decay(self):
+        class Own(nn.Module):
+            def __init__(self, fc):
+                super().__init__()
+                self.weight, self.bias = nn.Parameter(fc.weight.detach().clone()), nn.Parameter(fc.bias.detach().clone())
+
+            def forward(self, x):
+                return x.flatten(1) @ self.weight.T + self.bias
+
+        _, x, _, keys = self.prepare("CNN")
+        layer = nn.Linear(144, 5)
+        for decays in (False, True):
+            ends = []
+            for module in (nn.Sequential(nn.Flatten(), layer), Own(layer)):
+                fedhpc.export_model(module, x[:1], "net.h5")
+                model = self.run_model(keys, **{"train.weight_decay": 0.5, "train.decay_biases": decays}).model()
+                ends.append(next(values for name, values in model.items() if name.endswith("bias")))
+            np.testing.assert_allclose(*ends, rtol=1e-12, err_msg=str(decays))
+
     def test_weights_that_are_left_out_are_drawn(self):
         module, x, _, keys = self.prepare("CNN")
         drawn = self.run_model({**keys, "model.init": "torch"}).model()

@@ -56,10 +56,11 @@ class Normed(nn.Module):
         self.group = nn.GroupNorm(2, 4)
         self.instance = nn.InstanceNorm1d(4, affine=True)
         self.layer = nn.LayerNorm([4, 4])
+        self.squares = nn.RMSNorm([4, 4])
         self.head = nn.Linear(16, 4)
 
     def forward(self, x):
-        x = self.first(x.reshape(x.shape[0], 5, 6))
+        x = self.squares(self.first(x.reshape(x.shape[0], 5, 6)))
         return self.head(torch.tanh(self.layer(self.instance(self.group(x)))).flatten(1))
 
 

@@ -163,6 +163,8 @@ constexpr Tag kBiasTags = Tag::Trainable | Tag::Uncompressed | Tag::Bias;
 constexpr Tag kScaleTags = Tag::Trainable | Tag::Norm | Tag::Uncompressed;
 /// Those of numbers that are no factor of a product: embeddings, parameters that stand alone.
 constexpr Tag kTableTags = Tag::Trainable | Tag::Uncompressed;
+/// Whether a parameter of this name within its module is a bias of PyTorch's.
+constexpr bool is_bias(std::string_view name) { return name == "bias" || name == "in_proj_bias"; }
 
 /// y = x W^T + b with W [out, in], b [out] (PyTorch's Linear), at each of `places` places of a
 /// sample [places, in]: parameters weight and, unless there is none, bias. A ReLU that follows may
