@@ -123,7 +123,6 @@ class RecurrentProducts {
       }
     }
     for (const Client& of : clients_) {
-      of.sums.mul_(0.01);  // so that repetitions do not add up to infinity
       for (std::int64_t t = sizes_.places - 1; t > 0; --t) {
         Product{at_place(of.sums, t, gates_), Transpose::No, of.weight, Transpose::No, of.carry}();
       }

@@ -108,9 +108,4 @@ void APFL::evaluate(Evaluation& evaluation) {
   });
 }
 
-void APFL::visit_state(StateVisitor& state) {
-  state.rows("global", global_);
-  server_.visit_state(state);
-}
-
 }  // namespace fedhpc

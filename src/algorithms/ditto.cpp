@@ -42,9 +42,4 @@ void Ditto::evaluate(Evaluation& evaluation) {
       [&](EvaluationBlock& block) { block.evaluate(personal_->read(block.clients())); });
 }
 
-void Ditto::visit_state(StateVisitor& state) {
-  state.rows("global", global_);
-  server_.visit_state(state);
-}
-
 }  // namespace fedhpc

@@ -57,9 +57,4 @@ void FactorAveraging::evaluate(Evaluation& evaluation) {
   evaluation.factors(factors_);
 }
 
-void FactorAveraging::visit_state(StateVisitor& state) {
-  state.rows("factors", factors_);
-  server_.visit_state(state);
-}
-
 }  // namespace fedhpc

@@ -237,9 +237,4 @@ void FedALA::evaluate(Evaluation& evaluation) {
   });
 }
 
-void FedALA::visit_state(StateVisitor& state) {
-  state.rows("global", global_);
-  server_.visit_state(state);
-}
-
 }  // namespace fedhpc

@@ -87,9 +87,4 @@ void FedAvg::sparse_round_with_zeros(Round& round) {
 
 void FedAvg::evaluate(Evaluation& evaluation) { evaluation.global(global_); }
 
-void FedAvg::visit_state(StateVisitor& state) {
-  state.rows("global", global_);
-  server_.visit_state(state);
-}
-
 }  // namespace fedhpc

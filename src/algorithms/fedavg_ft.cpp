@@ -46,9 +46,4 @@ void FedAvgFT::evaluate(Evaluation& evaluation) {
   evaluation.each_block([&](EvaluationBlock& block) { block.evaluate(block.adapt(global_)); });
 }
 
-void FedAvgFT::visit_state(StateVisitor& state) {
-  state.rows("global", global_);
-  server_.visit_state(state);
-}
-
 }  // namespace fedhpc

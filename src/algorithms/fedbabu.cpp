@@ -44,9 +44,4 @@ void FedBABU::evaluate(Evaluation& evaluation) {
       [&](EvaluationBlock& block) { block.evaluate(block.adapt(global_, tuned)); });
 }
 
-void FedBABU::visit_state(StateVisitor& state) {
-  state.rows("global", global_);
-  server_.visit_state(state);
-}
-
 }  // namespace fedhpc

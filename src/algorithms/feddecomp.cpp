@@ -74,9 +74,4 @@ void FedDecomp::evaluate(Evaluation& evaluation) {
   });
 }
 
-void FedDecomp::visit_state(StateVisitor& state) {
-  state.rows("global", global_);
-  server_.visit_state(state);
-}
-
 }  // namespace fedhpc

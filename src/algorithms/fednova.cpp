@@ -102,9 +102,4 @@ std::vector<double> FedNova::lengths_of(Block& block, double eta) const {
 
 void FedNova::evaluate(Evaluation& evaluation) { evaluation.global(global_); }
 
-void FedNova::visit_state(StateVisitor& state) {
-  state.rows("global", global_);
-  server_.visit_state(state);
-}
-
 }  // namespace fedhpc

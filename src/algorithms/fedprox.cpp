@@ -29,9 +29,4 @@ void FedProx::round(Round& round) {
 
 void FedProx::evaluate(Evaluation& evaluation) { evaluation.global(global_); }
 
-void FedProx::visit_state(StateVisitor& state) {
-  state.rows("global", global_);
-  server_.visit_state(state);
-}
-
 }  // namespace fedhpc

@@ -97,9 +97,4 @@ void MOON::add_contrast(const Tensor& z, const Tensor& of_global, const Tensor& 
 
 void MOON::evaluate(Evaluation& evaluation) { evaluation.global(global_); }
 
-void MOON::visit_state(StateVisitor& state) {
-  state.rows("global", global_);
-  server_.visit_state(state);
-}
-
 }  // namespace fedhpc

@@ -49,9 +49,4 @@ void PartAveraging::evaluate(Evaluation& evaluation) {
   });
 }
 
-void PartAveraging::visit_state(StateVisitor& state) {
-  state.rows("shared", shared_);
-  server_.visit_state(state);
-}
-
 }  // namespace fedhpc

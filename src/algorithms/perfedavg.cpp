@@ -100,9 +100,4 @@ void PerFedAvg::evaluate(Evaluation& evaluation) {
       [&](EvaluationBlock& block) { block.evaluate(block.adapt(global_, 1, *inner_)); });
 }
 
-void PerFedAvg::visit_state(StateVisitor& state) {
-  state.rows("global", global_);
-  server_.visit_state(state);
-}
-
 }  // namespace fedhpc

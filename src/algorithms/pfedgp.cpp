@@ -215,9 +215,4 @@ void PFedGP::evaluate(Evaluation& evaluation) {
   });
 }
 
-void PFedGP::visit_state(StateVisitor& state) {
-  state.rows("body", shared_);
-  server_.visit_state(state);
-}
-
 }  // namespace fedhpc

@@ -25,7 +25,6 @@ class StateCopy final : public StateVisitor {
       held_[name] = values.clone();
     }
   }
-  void rows(const std::string& name, Rows& rows) override { tensor(name, rows.values); }
   void edges(const std::string& name, EdgeRows& models) override {
     tensor(name, models.rows.values);
   }

@@ -24,7 +24,6 @@ class StateSize final : public StateVisitor {
   explicit StateSize(const Placement& placement) : placement_(placement) {}
 
   void tensor(const std::string& name, Tensor& values) override;
-  void rows(const std::string& name, Rows& rows) override;
   void edges(const std::string& name, EdgeRows& models) override;
   void clients(ClientStore& store) override;
 
@@ -53,7 +52,6 @@ class StateWriter final : public StateVisitor {
       : comm_(comm), placement_(placement), file_(file) {}
 
   void tensor(const std::string& name, Tensor& values) override;
-  void rows(const std::string& name, Rows& rows) override;
   void edges(const std::string& name, EdgeRows& models) override;
   void clients(ClientStore& store) override;
 
@@ -100,7 +98,6 @@ class StateReader final : public StateVisitor {
   bool restores() const override { return true; }
 
   void tensor(const std::string& name, Tensor& values) override;
-  void rows(const std::string& name, Rows& rows) override;
   void edges(const std::string& name, EdgeRows& models) override;
   void clients(ClientStore& store) override;
 

@@ -116,8 +116,6 @@ void StateReader::tensor(const std::string& name, Tensor& values) {
   values = read.to(values.device());
 }
 
-void StateReader::rows(const std::string& name, Rows& rows) { tensor(name, rows.values); }
-
 void StateReader::edges(const std::string& name, EdgeRows& models) {
   const at::ScalarType type = models.rows.values.scalar_type();
   h5::Handle dataset;

@@ -57,8 +57,6 @@ void StateSize::tensor(const std::string& name, Tensor& values) {
   common_bytes_ += bytes_of(values);
 }
 
-void StateSize::rows(const std::string& name, Rows& rows) { tensor(name, rows.values); }
-
 void StateSize::edges(const std::string& name, EdgeRows& models) {
   check(name, models.rows.values);
   // A file has a row for each edge, of which several ranks may hold one.
@@ -94,8 +92,6 @@ void StateWriter::tensor(const std::string& name, Tensor& values) {
   const h5::Handle dataset = h5::create_dataset(*file_, state_path(name), type, shape_of(whole));
   if (whole.numel() > 0) h5::write_all(dataset, type, whole.data_ptr());
 }
-
-void StateWriter::rows(const std::string& name, Rows& rows) { tensor(name, rows.values); }
 
 void StateWriter::edges(const std::string& name, EdgeRows& models) {
   const h5::Type type = state_type(models.rows.values.scalar_type());

@@ -179,28 +179,10 @@ std::vector<const void*> RowOptimizer::memory() const {
   return addresses;
 }
 
-namespace {
-
-DeviceStep::Rule device_rule(OptimizerKind kind) {
-  switch (kind) {
-    case OptimizerKind::Sgd:
-      return DeviceStep::Rule::Sgd;
-    case OptimizerKind::Momentum:
-      return DeviceStep::Rule::Momentum;
-    case OptimizerKind::Nesterov:
-      return DeviceStep::Rule::Nesterov;
-    case OptimizerKind::Adam:
-      return DeviceStep::Rule::Adam;
-  }
-  throw std::logic_error("an optimizer has a rule on a device");
-}
-
-}  // namespace
-
 void RowOptimizer::step_on_device(const Tensor& rows, const Tensor& gradients, std::int64_t first,
                                   std::int64_t count, double lr) {
   DeviceStep step{.type = real_of(rows),
-                  .rule = device_rule(rule_.kind),
+                  .rule = rule_.kind,
                   .rows = count,
                   .columns = layout_->size(),
                   .w = device_columns(rows.narrow(0, first, count)),

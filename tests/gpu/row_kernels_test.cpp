@@ -8,8 +8,6 @@ namespace fedhpc::test {
 
 namespace {
 
-using Rule = DeviceStep::Rule;
-
 class RowKernels : public KernelTest {
  protected:
   Placed place(const Tensor& values, Gaps gaps = Gaps::None) const {
@@ -46,18 +44,18 @@ struct Weight {
     if (rule.penalty.gamma != 0) d += rule.penalty.gamma * std::tanh(w / rule.penalty.rho);
     d += rule.weight_decay * w;
     switch (rule.rule) {
-      case Rule::Sgd:
+      case OptimizerKind::Sgd:
         w -= lr * d;
         break;
-      case Rule::Momentum:
+      case OptimizerKind::Momentum:
         first = rule.momentum * first + d;
         w -= lr * first;
         break;
-      case Rule::Nesterov:
+      case OptimizerKind::Nesterov:
         first = rule.momentum * first + d;
         w -= lr * (d + rule.momentum * first);
         break;
-      case Rule::Adam:
+      case OptimizerKind::Adam:
         first = .9 * first + .1 * d;
         second = .999 * second + .001 * d * d;
         w -= lr / (1 - std::pow(.9, t)) * first /
@@ -69,7 +67,8 @@ struct Weight {
 
 TEST_P(RowKernels, StepsOfEveryRuleMoveTheRangesAlone) {
   const std::int64_t rows = 2;
-  for (const Rule rule : {Rule::Sgd, Rule::Momentum, Rule::Nesterov, Rule::Adam}) {
+  for (const OptimizerKind rule : {OptimizerKind::Sgd, OptimizerKind::Momentum,
+                                   OptimizerKind::Nesterov, OptimizerKind::Adam}) {
     for (const Gaps gaps : kAllGaps) {
       for (const bool penalised : {false, true}) {
         const Tensor start = random({rows, kColumns});
@@ -129,7 +128,7 @@ TEST_P(RowKernels, StepsOfEveryRuleMoveTheRangesAlone) {
           state.data_ptr<double>()[i] = known[static_cast<std::size_t>(i)].first;
         }
         // Adam divides by the square root of a gradient that may be close to 0.
-        expect_close(w.values(), expected, rule == Rule::Adam ? 50 : 1);
+        expect_close(w.values(), expected, rule == OptimizerKind::Adam ? 50 : 1);
         expect_close(first.values(), state);
         const Tensor moved = w.values();
         for (const std::int64_t column : {1, 6, 30, 4096, 4099, 8192, 8999}) {

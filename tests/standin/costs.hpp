@@ -117,7 +117,7 @@ inline Cost of(const DevicePenalty& of, DType type, std::int64_t moved) {
 template <typename Reach>
 Cost of(const DeviceStep& step, const Reach& reach) {
   const std::int64_t moved = in_ranges(step.rows, step.ranges, step.range_count, reach);
-  const bool adam = step.rule == DeviceStep::Rule::Adam;
+  const bool adam = step.rule == OptimizerKind::Adam;
   int streams = 2 + (step.g.data == nullptr ? 0 : 1);  // w is read and written
   for (const DeviceColumns& state : step.states) streams += state.data == nullptr ? 0 : 2;
   const int each = adam ? 14 : step.states[0].data == nullptr ? 4 : 6;

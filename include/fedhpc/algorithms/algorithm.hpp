@@ -184,8 +184,8 @@ class Algorithm {
   virtual void declare(OptionSet& options) = 0;
   virtual void initialise(const Setup& setup) = 0;
   /// Runs once before round 1, between all clients: `everybody` is round 0 with all of them as
-  /// participants. Its traffic and training count nowhere. A plan skips it, and so does a run that
-  /// goes on from a checkpoint. Collective.
+  /// participants. Its traffic and training count nowhere. A run that goes on from a checkpoint
+  /// skips it. Collective.
   virtual void prepare(Round& /*everybody*/) {}
   /// What the result file keeps of draws, by name. Round 0: what prepare() has made, below /graph.
   /// The last round done: what it drew for its clients, in the shapes of factors. Round 1: also

@@ -29,7 +29,9 @@ class FactorAveraging : public Algorithm {
   void initialise(const Setup& setup) override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
-  void visit_state(StateVisitor& state) override;
+  void visit_state(StateVisitor& state) override {
+    server_.visit_state(state, "factors", factors_);
+  }
 
  protected:
   const std::vector<std::string>& factorisations() const { return factorisations_; }

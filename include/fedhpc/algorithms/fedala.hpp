@@ -66,7 +66,7 @@ class FedALA final : public Algorithm {
   void initialise(const Setup& setup) override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
-  void visit_state(StateVisitor& state) override;
+  void visit_state(StateVisitor& state) override { server_.visit_state(state, "global", global_); }
 
  private:
   /// Some clients, mixed between their own models and the one they have received.

@@ -40,7 +40,7 @@ class FedAvg final : public Algorithm {
   void initialise(const Setup& setup) override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
-  void visit_state(StateVisitor& state) override;
+  void visit_state(StateVisitor& state) override { server_.visit_state(state, "global", global_); }
 
  private:
   enum class Unsent { Keep, Zero, Rescale };

@@ -34,7 +34,7 @@ class FedAvgFT : public Algorithm {
   void initialise(const Setup& setup) override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
-  void visit_state(StateVisitor& state) override;
+  void visit_state(StateVisitor& state) override { server_.visit_state(state, "global", global_); }
 
  protected:
   /// The term that training w_k adds to the loss of a client that has received `received` [C, P].

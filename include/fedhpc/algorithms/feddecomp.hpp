@@ -43,7 +43,7 @@ class FedDecomp final : public Algorithm {
   std::vector<NamedTensor> drawn_in(std::int64_t round) const override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
-  void visit_state(StateVisitor& state) override;
+  void visit_state(StateVisitor& state) override { server_.visit_state(state, "global", global_); }
 
  private:
   FactorDraw draw() const { return {.range = range_, .like_layers = true, .zero = true}; }

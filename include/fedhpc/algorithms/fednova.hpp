@@ -49,7 +49,7 @@ class FedNova final : public Algorithm {
   void initialise(const Setup& setup) override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
-  void visit_state(StateVisitor& state) override;
+  void visit_state(StateVisitor& state) override { server_.visit_state(state, "global", global_); }
 
   /// ||a||_1 of `steps` local steps by `rule` at the rate eta with the proximal term mu.
   static double length_of(const StepRule& rule, double eta, double mu, std::int64_t steps);

@@ -38,7 +38,7 @@ class MOON final : public Algorithm {
   void initialise(const Setup& setup) override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
-  void visit_state(StateVisitor& state) override;
+  void visit_state(StateVisitor& state) override { server_.visit_state(state, "global", global_); }
 
  private:
   /// Trains w_i from `received` [C, P] against w_i^(t-1) `previous` [C, P].

@@ -23,7 +23,7 @@ class PartAveraging : public Algorithm {
   void initialise(const Setup& setup) override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
-  void visit_state(StateVisitor& state) override;
+  void visit_state(StateVisitor& state) override { server_.visit_state(state, "shared", shared_); }
 
  protected:
   /// The columns that travel; without a layout before initialise().

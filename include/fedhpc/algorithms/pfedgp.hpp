@@ -68,7 +68,7 @@ class PFedGP final : public Algorithm {
   void initialise(const Setup& setup) override;
   void round(Round& round) override;
   void evaluate(Evaluation& evaluation) override;
-  void visit_state(StateVisitor& state) override;
+  void visit_state(StateVisitor& state) override { server_.visit_state(state, "body", shared_); }
 
  private:
   /// Joins the bodies of rows that travel into whole models [C, P].

@@ -48,6 +48,11 @@ class ServerOptimizer {
   /// Moves `model` [1, P] along the mean update [1, P]. Call it once a round.
   void step_(Rows& model, const Rows& update);
   void visit_state(StateVisitor& state);
+  /// The same with the model that the steps move, as rows of this name.
+  void visit_state(StateVisitor& state, const std::string& name, Rows& model) {
+    state.rows(name, model);
+    visit_state(state);
+  }
 
  private:
   enum class Kind { Sgd, Momentum, Adagrad, Adam, Yogi };

@@ -24,7 +24,7 @@ class StateVisitor {
   /// A restore may change the shape.
   virtual void tensor(const std::string& name, Tensor& values) = 0;
   /// Visits rows [n, P] that are the same on every rank; type and layout stay.
-  virtual void rows(const std::string& name, Rows& rows) = 0;
+  virtual void rows(const std::string& name, Rows& rows) { tensor(name, rows.values); }
   /// Visits the models of all edges; those an edge's ranks share are the same on each of them.
   virtual void edges(const std::string& name, EdgeRows& models) = 0;
   /// Visits all that the clients of this rank keep. The names are the same on every rank; another

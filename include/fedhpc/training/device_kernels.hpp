@@ -36,12 +36,13 @@ struct DevicePenalty {
   DeviceColumns centre{};  ///< read where mu is above 0
 };
 
+enum class OptimizerKind { Sgd, Momentum, Nesterov, Adam };
+
 /// One step of a row optimizer (training/row_optimizer.hpp) of rows [C, ...] in some ranges of
 /// columns, on gradients g, or 0 where `g.data` is null, plus the penalty's.
 struct DeviceStep {
-  enum class Rule { Sgd, Momentum, Nesterov, Adam };
   DType type;
-  Rule rule = Rule::Sgd;
+  OptimizerKind rule = OptimizerKind::Sgd;
   std::int64_t rows = 0;
   const Range* ranges = nullptr;  ///< [range_count]
   std::int64_t range_count = 0;

@@ -5,10 +5,9 @@
 
 #include "fedhpc/models/layout.hpp"
 #include "fedhpc/training/device_constants.hpp"
+#include "fedhpc/training/device_kernels.hpp"
 
 namespace fedhpc {
-
-enum class OptimizerKind { Sgd, Momentum, Nesterov, Adam };
 
 /// The rule of a row optimizer's step.
 struct StepRule {

@@ -123,7 +123,7 @@ struct CountAdam {
   }
 };
 
-template <typename T, int N, DeviceStep::Rule kRule>
+template <typename T, int N, OptimizerKind kRule>
 struct Step {
   Stretches stretches;
   Columns<T> w;
@@ -169,7 +169,7 @@ struct Step {
  private:
   FEDHPC_KERNEL Rates rates_of(std::int64_t c) const {
     const T rate = static_cast<T>(*lr);
-    if constexpr (kRule != DeviceStep::Rule::Adam) return {rate, T{1}};
+    if constexpr (kRule != OptimizerKind::Adam) return {rate, T{1}};
     const double* of_row = corrections + 2 * c;
     return {static_cast<T>(static_cast<double>(rate) / of_row[0]), static_cast<T>(of_row[1])};
   }
@@ -184,16 +184,16 @@ struct Step {
       for (int k = 0; k < M; ++k) d.value[k] += gradient.value[k];
     }
     for (int k = 0; k < M; ++k) d.value[k] += decay * weights.value[k];
-    if constexpr (kRule == DeviceStep::Rule::Sgd) {
+    if constexpr (kRule == OptimizerKind::Sgd) {
       for (int k = 0; k < M; ++k) weights.value[k] -= rates.rate * d.value[k];
-    } else if constexpr (kRule == DeviceStep::Rule::Adam) {
+    } else if constexpr (kRule == OptimizerKind::Adam) {
       adam(c, i, rates, d, weights);
     } else {
       Pack<T, M> v = load<T, M>(first_state(c) + i);
       for (int k = 0; k < M; ++k) {
         v.value[k] = momentum * v.value[k] + d.value[k];
         const T step =
-            kRule == DeviceStep::Rule::Momentum ? v.value[k] : d.value[k] + momentum * v.value[k];
+            kRule == OptimizerKind::Momentum ? v.value[k] : d.value[k] + momentum * v.value[k];
         weights.value[k] -= rates.rate * step;
       }
       store(first_state(c) + i, v);

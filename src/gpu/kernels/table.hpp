@@ -334,14 +334,14 @@ class KernelTable : public AllKernels {
           kernels::go_together<T>(of.w, {of.g, of.states[0], of.states[1], of.penalty.centre});
       kernels::with_pack<T>(wide, [&](auto pack) {
         switch (of.rule) {
-          case DeviceStep::Rule::Sgd:
-            return step_by<T, pack, DeviceStep::Rule::Sgd>(count, of);
-          case DeviceStep::Rule::Momentum:
-            return step_by<T, pack, DeviceStep::Rule::Momentum>(count, of);
-          case DeviceStep::Rule::Nesterov:
-            return step_by<T, pack, DeviceStep::Rule::Nesterov>(count, of);
-          case DeviceStep::Rule::Adam:
-            return step_by<T, pack, DeviceStep::Rule::Adam>(count, of);
+          case OptimizerKind::Sgd:
+            return step_by<T, pack, OptimizerKind::Sgd>(count, of);
+          case OptimizerKind::Momentum:
+            return step_by<T, pack, OptimizerKind::Momentum>(count, of);
+          case OptimizerKind::Nesterov:
+            return step_by<T, pack, OptimizerKind::Nesterov>(count, of);
+          case OptimizerKind::Adam:
+            return step_by<T, pack, OptimizerKind::Adam>(count, of);
         }
       });
     });
@@ -498,7 +498,7 @@ class KernelTable : public AllKernels {
     return kernels::threads_for(of.channels * of.places / pack / 2, 512);
   }
 
-  template <typename T, int N, DeviceStep::Rule kRule>
+  template <typename T, int N, OptimizerKind kRule>
   void step_by(std::int64_t count, const DeviceStep& of) {
     launcher_.groups(count, kStepThreads,
                      kernels::Step<T, N, kRule>(of, kernels::place_in_pack<T>(of.w)));

@@ -97,8 +97,8 @@ void steps(AllKernels& kernels, Memory& memory) {
                             .steps = memory.keep(std::vector<std::int64_t>{-1, 2}),
                             .corrections = memory.doubles(4)};
   kernels.count_adam(age);
-  for (const auto rule : {DeviceStep::Rule::Sgd, DeviceStep::Rule::Momentum,
-                          DeviceStep::Rule::Nesterov, DeviceStep::Rule::Adam}) {
+  for (const auto rule : {OptimizerKind::Sgd, OptimizerKind::Momentum, OptimizerKind::Nesterov,
+                          OptimizerKind::Adam}) {
     const DevicePenalty penalty{
         .mu = .3, .gamma = .2, .rho = .5, .centre = memory.columns(2, kColumns)};
     const DeviceColumns w = memory.columns(2, kColumns);
