@@ -117,7 +117,10 @@ class Algorithm:
         """
 
     def drawn_in(self, round):
-        """{name: array}: what has been drawn, for /draws of the result file."""
+        """{name: array}: what has been drawn, for /draws of the result file.
+
+        Where it is not empty, it has the names, shapes and types of round 1.
+        """
         return {}
 
 

@@ -84,9 +84,10 @@ std::string why_idle(const Experiment& experiment, const std::vector<std::int64_
 
 /// Why a round's models have no score.
 std::string why_unscored(const Experiment& experiment) {
-  const bool tested =
-      experiment.parts().server_shard || !experiment.partition().test.samples.empty();
-  return experiment.parts().loss.of_sequences() && tested
+  const Parts& parts = experiment.parts();
+  const bool by_server = parts.server_shard && has_global(parts.method().traits().models);
+  const bool tested = by_server || !parts.partition.test.samples.empty();
+  return parts.loss.of_sequences() && tested
              ? "no place counts in the test samples of those that the method evaluates: the label "
                "of each is train.ignored_label"
              : "those that the method evaluates have no test samples; clients have their own with "

@@ -50,8 +50,9 @@ constexpr CommandHelp kCommandHelp[] = {
   what a method computes besides: too much for fedala and scaffold (control = gradient) where a
   client takes many steps.
   Bytes that change from round to round (some codecs', fedselect's) are those of a client's third
-  round; a note says so. What absent or new clients fetch beside the participants (fedcomloc,
-  pfedsop) is not in the bytes.
+  round; a note says so where the second's are others. Where a round has several cohorts
+  (hierfavg's edge_round), they are of a client in all of them. What absent or new clients fetch
+  beside the participants (fedcomloc, pfedsop) is not in the bytes.
   With --json also config, the whole configuration as the result file would have it, metrics, the
   names of its series that will have values, and digests of data, model file and foreign code
   (docs/semantics.md).

@@ -123,7 +123,8 @@ std::vector<std::int64_t> read_counts(const Input& input, const std::string& nam
   std::vector<std::int64_t> counts;
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     if (!(numbers[i] >= 0 && numbers[i] <= kLargest && numbers[i] == std::floor(numbers[i]))) {
-      input.fail(name, "found ", numbers[i], " at entry ", i, ", expected a whole number from 0");
+      input.fail(name, "found ", numbers[i], " at entry ", i,
+                 ", expected a whole number from 0 within 2^31");
     }
     counts.push_back(static_cast<std::int64_t>(numbers[i]));
   }

@@ -7,6 +7,8 @@
 #include "fedhpc/core/processor.hpp"
 #include "fedhpc/engine/recorder.hpp"
 
+#include "io/tensor_types.hpp"
+
 namespace fedhpc {
 
 namespace {
@@ -91,10 +93,15 @@ std::string other_build(const h5::Handle& file, const std::string& path, const P
 
 /// Throws DataError unless a checkpoint holds all that the result file goes on with.
 void check_records(const h5::Handle& file, const Resumption& from, const Experiment& experiment) {
+  const Parts& parts = experiment.parts();
+  const bool mended = !other_code(file, from.checkpoint, parts).empty() ||
+                      !other_build(file, from.checkpoint, parts).empty();
   const auto clients = static_cast<hsize_t>(experiment.partition().clients());
   const auto refuse = [&](const std::string& name, const std::string& problem) {
-    throw DataError(concat("checkpoint '", from.checkpoint, "' cannot be used: data set '", name,
-                           "' ", problem, "; give RUN.ckpt.N.h5 as fedhpc run wrote it"));
+    throw DataError(
+        concat("checkpoint '", from.checkpoint, "' cannot be used: data set '", name, "' ", problem,
+               mended ? "; put the code back that it was made with, or begin the run anew"
+                      : "; give RUN.ckpt.N.h5 as fedhpc run wrote it"));
   };
   const auto look = [&](const std::string& name, const std::vector<hsize_t>& tail) {
     if (!h5::exists(file, name)) refuse(name, "is missing");
@@ -112,9 +119,11 @@ void check_records(const h5::Handle& file, const Resumption& from, const Experim
   for (const Metric& metric : experiment.series()) series.push_back(metric.name);
   for (const std::string& name : series) {
     const std::string path = "/rounds/" + name;
+    // What other code has got since is NaN in the rounds so far.
+    if (mended && name != "round" && !h5::exists(file, path)) continue;
     if (look(path, {}) != from.round) refuse(path, concat("has not ", from.round, " entries"));
   }
-  const std::string measure = measure_of(experiment.parts().loss);
+  const std::string measure = measure_of(parts.loss);
   look("/clients/" + measure, {clients});
   look("/clients/evaluated_rounds", {});
   for (const std::string& name : {std::string("edge"), std::string("train_samples"),
@@ -127,8 +136,20 @@ void check_records(const h5::Handle& file, const Resumption& from, const Experim
   }
   const RunOptions& run = experiment.config().run;
   if (run.saves("init") && !from.holds_initial_model) refuse("/model/init/global", "is missing");
-  if (run.saves("draws") && !h5::exists(file, "/draws/cohort"))
-    refuse("/draws/cohort", "is missing");
+  if (run.saves("draws")) {
+    look("/draws/cohort", {static_cast<hsize_t>(parts.participants_limit())});
+    const std::string factors = "/draws/factors";
+    const std::vector<NamedTensor> draws = parts.method().drawn_in(1);
+    for (const NamedTensor& draw : draws) {
+      const std::string path = concat(factors, "/", draw.name);
+      look(path, shape_of(draw.values));
+      if (!h5::holds(h5::open_dataset(file, path), type_of(draw.values))) {
+        refuse(path, "has another type");
+      }
+    }
+    const std::size_t known = h5::exists(file, factors) ? h5::names_in(file, factors).size() : 0;
+    if (known != draws.size()) refuse(factors, "has draws that are made no more");
+  }
 }
 
 /// Throws DataError where epsilon of past rounds would be another one: the method sends more or fewer

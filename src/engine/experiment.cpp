@@ -1,7 +1,5 @@
 #include "fedhpc/engine/experiment.hpp"
 
-#include <numeric>
-
 #include "fedhpc/engine/checkpoint.hpp"
 
 #include "engine/state_copy.hpp"
@@ -25,14 +23,12 @@ Experiment::Experiment(Config& config, Communicator& comm, const Resumption* fro
 void Experiment::prepare() {
   if (prepared_) return;
   prepared_ = true;
-  Cohort everybody;
-  everybody.clients.resize(static_cast<std::size_t>(parts_.partition.clients()));
-  std::iota(everybody.clients.begin(), everybody.clients.end(), 0);
   parts_.comm.place() = {.task = Place::Task::Round};
   RoundServices before_rounds = parts_.services(*parts_.trainer);
-  RoundState state(before_rounds, 0, std::move(everybody), RoundState::Evaluated::No);
+  RoundState state(before_rounds, 0, parts_.everybody(), RoundState::Evaluated::No);
   Round round(state);
   parts_.method().prepare(round);
+  state.check_unsent();
   parts_.books.train_watch.lap();
   parts_.books.aggregate_watch.lap();
 }

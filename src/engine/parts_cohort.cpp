@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <numeric>
 #include <utility>
 
 #include "fedhpc/engine/parts.hpp"
@@ -32,6 +33,13 @@ double Parts::expected_participants() const {
 
 std::int64_t Parts::participants_limit() const {
   return std::min(partition.clients(), method().traits().cohorts_in_round * cohort_limit());
+}
+
+Cohort Parts::everybody() const {
+  Cohort all;
+  all.clients.resize(static_cast<std::size_t>(partition.clients()));
+  std::iota(all.clients.begin(), all.clients.end(), 0);
+  return all;
 }
 
 Cohort Parts::draw(std::int64_t round) const {

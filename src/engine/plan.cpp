@@ -1,7 +1,6 @@
 #include "fedhpc/engine/plan.hpp"
 
 #include <algorithm>
-#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -81,13 +80,11 @@ class Trials {
   }
 
   void prepare() {
-    Cohort everybody;
-    everybody.clients.resize(static_cast<std::size_t>(parts_.partition.clients()));
-    std::iota(everybody.clients.begin(), everybody.clients.end(), 0);
     RoundServices services = parts_.services(one_);
-    RoundState state(services, 0, std::move(everybody), RoundState::Evaluated::No);
+    RoundState state(services, 0, parts_.everybody(), RoundState::Evaluated::No);
     Round round(state);
     parts_.method().prepare(round);
+    state.check_unsent();
   }
 
   /// A round of these clients; its statistics.

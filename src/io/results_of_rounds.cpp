@@ -1,6 +1,7 @@
 // What a result file gets as its run goes on.
 
 #include <filesystem>
+#include <limits>
 
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/io/results_writer.hpp"
@@ -30,11 +31,24 @@ void ResultsWriter::append_cohort(const std::vector<std::int64_t>& cohort) {
 }
 
 void ResultsWriter::append_draws(const std::vector<NamedTensor>& draws) {
-  require(draws.size() == draws_.size(), "the same tensors are drawn every time");
+  const auto refuse = [](const std::string& problem) {
+    throw Error(concat("drawn_in() ", problem,
+                       "; it has to give the arrays of round 1: names, shapes and types"));
+  };
+  if (draws.size() != draws_.size()) {
+    refuse(concat("gives ", draws.size(), " arrays, and gave ", draws_.size()));
+  }
   for (std::size_t i = 0; i < draws.size(); ++i) {
+    const auto& [declared, dataset] = draws_[i];
     const Tensor values = on_host(draws[i].values).contiguous();
-    h5::append(draws_[i], type_of(values), values.const_data_ptr());
-    h5::flush(draws_[i]);
+    if (draws[i].name != declared.name || values.sizes() != declared.values.sizes() ||
+        values.scalar_type() != declared.values.scalar_type()) {
+      refuse(concat("gives '", draws[i].name, "' ", toString(values.scalar_type()), values.sizes(),
+                    " for '", declared.name, "' ", toString(declared.values.scalar_type()),
+                    declared.values.sizes()));
+    }
+    h5::append(dataset, type_of(values), values.const_data_ptr());
+    h5::flush(dataset);
   }
 }
 
@@ -69,6 +83,11 @@ void ResultsWriter::append_round(std::int64_t round, const std::vector<double>& 
   for (std::size_t i = 0; i < values.size(); ++i) {
     h5::append(series_[i], h5::type_of<double>(), &values[i]);
     h5::flush(series_[i]);
+  }
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  for (const h5::Handle& one : left_) {
+    h5::append(one, h5::type_of<double>(), &kNone);
+    h5::flush(one);
   }
   h5::append(round_, h5::type_of<std::int64_t>(), &round);
   h5::flush(round_);

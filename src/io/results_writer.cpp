@@ -178,6 +178,16 @@ void ResultsWriter::open_series(const std::vector<Metric>& series) {
     }
     series_.push_back(std::move(dataset));
   }
+  for (const std::string& name : h5::names_in(file_, "/rounds")) {
+    const auto is_it = [&](const Metric& one) { return one.name == name; };
+    if (name == "round" || std::ranges::any_of(series, is_it)) continue;
+    h5::Handle dataset = h5::open_dataset(file_, "/rounds/" + name);
+    // fedhpc had left it as it was, once.
+    for (std::size_t n = h5::shape_of(dataset).front(); n < missing.size(); ++n) {
+      h5::append(dataset, h5::type_of<double>(), &missing[n]);
+    }
+    left_.push_back(std::move(dataset));
+  }
 }
 
 void ResultsWriter::write_clients(const ClientTable& clients) {
@@ -239,8 +249,9 @@ void ResultsWriter::declare_draws(const std::vector<NamedTensor>& draws) {
     h5::create_group(file_, "/draws/factors");
   }
   for (const NamedTensor& draw : draws) {
-    draws_.push_back(open_or_create(file_, "/draws/factors/" + draw.name, type_of(draw.values),
-                                    shape_of(draw.values), /*chunk_rows=*/1));
+    draws_.emplace_back(draw,
+                        open_or_create(file_, "/draws/factors/" + draw.name, type_of(draw.values),
+                                       shape_of(draw.values), /*chunk_rows=*/1));
   }
 }
 

@@ -113,7 +113,8 @@ void Privacy::add_noise_(const Rows& row, std::int64_t round, std::int64_t pass,
 
 std::vector<Metric> Privacy::metrics() const {
   std::vector<Metric> metrics{
-      {kClipped, "fraction", "of the changes that clients sent, those longer than privacy.clip"}};
+      {kClipped, "fraction",
+       "of the changes of clients with samples, those longer than privacy.clip"}};
   if (has_noise()) {
     metrics.push_back(
         {kEpsilon, "1", "differential privacy of a client after this round, at privacy.delta"});

@@ -140,6 +140,16 @@ void RoundState::check_private() const {
                               std::llround(total_weight(Weighting::Uniform)));
 }
 
+void RoundState::check_unsent() const {
+  if (services.privacy == nullptr) return;
+  Tensor most = at::full({1}, sent.most(), at::kLong);
+  services.topology.world().max_(most);
+  if (most.item<std::int64_t>() == 0) return;
+  throw ConfigError(
+      "privacy.* count the changes of rounds, and the method uploads in prepare(), of which "
+      "epsilon knows nothing; upload in round()");
+}
+
 MeanServices RoundState::mean_services(const LayoutPtr& layout) {
   return {.topology = services.topology,
           .layout = layout ? layout : services.model.layout(),

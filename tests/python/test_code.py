@@ -11,6 +11,7 @@ import warnings
 from pathlib import Path
 
 import h5py
+import numpy as np
 from python_support import SOURCE, TINY, InFolder, python
 
 import fedhpc
@@ -235,14 +236,17 @@ KEYS = {**TINY, "algorithm.name": "mine", "run.checkpoint_every": 1, "run.plugin
 
 
 class InRuns(InFolder):
-    def run_of(self, text, output, *arguments):
+    def started(self, text, output, *arguments):
         Path("mine.py").write_text(text, encoding="utf-8")
         lines = []
         for section, name in (key.split(".") for key in KEYS):
             lines += [f"[{section}]", f"{name} = {str(KEYS[f'{section}.{name}']).lower()}"]
         Path("run.ini").write_text("\n".join(lines), encoding="utf-8")
-        done = subprocess.run([sys.executable, "-m", "fedhpc", "run", "run.ini", f"--run.output={output}", *arguments],
+        return subprocess.run([sys.executable, "-m", "fedhpc", "run", "run.ini", f"--run.output={output}", *arguments],
                               capture_output=True, text=True, check=False)
+
+    def run_of(self, text, output, *arguments):
+        done = self.started(text, output, *arguments)
         self.assertEqual(done.returncode, 0, done.stderr)
         with h5py.File(output) as file:
             return file.attrs["code_digest"].decode()
@@ -294,6 +298,54 @@ class InRuns(InFolder):
         with h5py.File("run.h5") as file:
             self.assertEqual(file.attrs["code_digest"].decode(), both)
         self.assertFalse(Path("run.old1.h5").exists())
+
+    def test_series_of_mended_code_come_and_go(self):
+        text = FEDAVG.replace("= setup.initial_model()", "= setup.initial_model(); setup.add_metric('mine')")
+        text = text.replace("        self.model += ", "        round.note('mine', 0.5)\n        self.model += ")
+        self.run_of(FEDAVG, "run.h5")
+        for rounds, code in ((4, text), (5, FEDAVG), (6, text)):
+            Path("mine.py").write_text(code, encoding="utf-8")
+            done = self.resumed("run.h5", rounds)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        with h5py.File("run.h5") as file:
+            np.testing.assert_array_equal(file["rounds/mine"], [np.nan] * 3 + [0.5, np.nan, 0.5])
+            self.assertEqual(len(file["rounds/train_loss"]), 6)
+
+    @staticmethod
+    def drawing(drawn):
+        return "import numpy as np\n" + FEDAVG.replace(
+            "    def evaluate", f"    def drawn_in(self, round):\n        return {drawn}\n\n    def evaluate")
+
+    def test_draws_are_those_of_round_1(self):
+        for name, drawn, problem in (
+                ("shape", "{'a': np.ones(4 if round < 3 else 2)}", r"gives 'a' Double\[2\] for 'a' Double\[4\]"),
+                ("order", "{'a': 1., 'b': 2.} if round < 3 else {'b': 2., 'a': 1.}", r"gives 'b' Double\[\] for 'a' Double\[\]"),
+                ("type", "{'a': 1 if round < 3 else .5}", r"gives 'a' Double\[\] for 'a' Long\[\]"),
+                ("count", "{'a': 1., 'b': 2.} if round < 3 else {'a': 1.}", "gives 1 arrays, and gave 2")):
+            done = self.started(self.drawing(drawn), f"{name}.h5", "--run.save=draws")
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertRegex(done.stderr, problem + "; it has to give the arrays of round 1", name)
+
+    def test_mended_code_draws_what_it_drew(self):
+        self.run_of(self.drawing("{'a': np.ones(4)}"), "run.h5", "--run.save=draws")
+        for drawn, problem in (("{'a': np.ones(4), 'b': 1.}", "'/draws/factors/b' is missing"),
+                               ("{}", "'/draws/factors' has draws that are made no more"),
+                               ("{'a': np.ones(2)}", "'/draws/factors/a' has another shape"),
+                               ("{'a': np.ones(4, int)}", "'/draws/factors/a' has another type")):
+            Path("mine.py").write_text(self.drawing(drawn), encoding="utf-8")
+            done = self.resumed("run.h5", 9)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertIn(problem + "; put the code back that it was made with", done.stderr)
+        Path("mine.py").write_text(self.drawing("{'a': np.zeros(4)}"), encoding="utf-8")
+        self.assertEqual(self.resumed("run.h5", 4).returncode, 0)
+
+    def test_cohorts_of_another_size_are_refused(self):
+        twice = FEDAVG.replace("    can_leave_rounds", "    cohorts_in_round = 2\n    can_leave_rounds")
+        self.run_of(twice, "run.h5", "--run.save=draws", "--topology.participation=0.4")
+        Path("mine.py").write_text(FEDAVG, encoding="utf-8")
+        done = self.resumed("run.h5", 9)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("'/draws/cohort' has another shape; put the code back", done.stderr)
 
     def test_ranks_with_other_code_are_refused(self):
         text = FEDAVG.replace("+= update", "+= STEP() * update").replace(

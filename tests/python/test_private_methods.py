@@ -92,6 +92,21 @@ class Private(InFolder):
         averaging(sends(1), uploads=1, cohorts_in_round=2)
         self.refused("privacy.clip.* has no effect with algorithm.name = private")
 
+    def test_uploads_before_the_first_round_are_refused(self):
+        def work(method, block, update):
+            start = block.download(method.model)
+            update.add(block.weights("uniform"), block.upload(block.train(start) - start))
+
+        def prepare(method, everybody):
+            update = everybody.mean()
+            for block in everybody.blocks():
+                work(method, block, update)
+            method.model += update.reduce()
+
+        averaging(work, prepare=prepare)
+        self.refused(r"the method uploads in prepare\(\), of which epsilon knows nothing; upload in round\(\)")
+        self.go(**{"privacy.clip": None, "privacy.noise": None})
+
     def test_uploads_of_past_rounds_keep_their_epsilon(self):
         def work(method, block, update):
             start = block.download(method.model)

@@ -43,6 +43,7 @@ struct Parts {
   const Placement& placement() const { return topology->placement(); }
   bool has_edge_models() const { return method().traits().tiers == Tiers::ClientEdgeCloud; }
   Cohort draw(std::int64_t round) const;
+  Cohort everybody() const;  ///< all clients, without edges
   /// The largest cohort a round can have, and the one that it has in the mean: the same unless each
   /// client is drawn by itself.
   std::int64_t cohort_limit() const;

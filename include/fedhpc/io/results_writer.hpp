@@ -121,12 +121,13 @@ class ResultsWriter {
   FileLock lock_;  // HDF5 drops its own when it lets readers in
   h5::Handle round_;
   std::vector<h5::Handle> series_;
+  std::vector<h5::Handle> left_;  // series of an earlier start alone: NaN from here on
   h5::Handle label_histogram_;
   h5::Handle client_scores_;
   h5::Handle evaluated_rounds_;
   h5::Handle best_scores_;
   h5::Handle cohorts_;
-  std::vector<h5::Handle> draws_;
+  std::vector<std::pair<NamedTensor, h5::Handle>> draws_;  // as they were declared
   std::int64_t cohort_size_ = 0;
   std::map<std::string, std::vector<std::pair<std::string, h5::Handle>>> model_;  // by group
   std::vector<std::pair<std::string, h5::Handle>> personal_;

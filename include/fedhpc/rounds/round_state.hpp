@@ -100,6 +100,9 @@ class RoundState {
   /// Throws ConfigError where participants have sent no change and privacy.* count on one; to be
   /// called when the method is done. Collective.
   void check_private() const;
+  /// Throws ConfigError where clients have sent a change before the first round and privacy.* are
+  /// set; to be called when that is done. Collective.
+  void check_unsent() const;
   /// For a mean of rows of `layout`; null: the model's.
   MeanServices mean_services(const LayoutPtr& layout = nullptr);
 
