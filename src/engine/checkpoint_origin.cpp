@@ -83,7 +83,7 @@ std::string other_processor(const h5::Handle& file, const std::string& path, con
 }
 
 /// A warning where a build of fedhpc goes on that has not taken part so far.
-std::string other_build(const h5::Handle& file, const std::string& path, const Parts&) {
+std::string other_build(const h5::Handle& file, const std::string& path) {
   const BuildInfo here = build_info();
   const std::string commits = h5::read_text_attribute(file, kCommit);
   if (with_added(commits, here.commit) == commits) return {};
@@ -91,11 +91,11 @@ std::string other_build(const h5::Handle& file, const std::string& path, const P
                 ", this is ", here.commit, "): what has changed in between acts from here on");
 }
 
-/// Throws DataError unless a checkpoint holds all that the result file goes on with.
-void check_records(const h5::Handle& file, const Resumption& from, const Experiment& experiment) {
+/// Throws DataError unless a checkpoint holds all that the result file goes on with. Where the code
+/// is another one (`mended`), it may lack series.
+void check_records(const h5::Handle& file, const Resumption& from, const Experiment& experiment,
+                   bool mended) {
   const Parts& parts = experiment.parts();
-  const bool mended = !other_code(file, from.checkpoint, parts).empty() ||
-                      !other_build(file, from.checkpoint, parts).empty();
   const auto clients = static_cast<hsize_t>(experiment.partition().clients());
   const auto refuse = [&](const std::string& name, const std::string& problem) {
     throw DataError(
@@ -175,12 +175,15 @@ void check_privacy(const h5::Handle& file, const std::string& path, const Parts&
 }  // namespace
 
 void check_origin(const h5::Handle& file, const Resumption& from, const Experiment& experiment) {
-  check_data(file, from.checkpoint, experiment.parts());
-  check_model(file, from, experiment.parts());
-  check_records(file, from, experiment);
-  check_privacy(file, from.checkpoint, experiment.parts());
-  for (const auto& other : {other_code, other_processor, other_build}) {
-    run_log().of_run(LogLevel::Warning, other(file, from.checkpoint, experiment.parts()));
+  const Parts& parts = experiment.parts();
+  check_data(file, from.checkpoint, parts);
+  check_model(file, from, parts);
+  const std::string code = other_code(file, from.checkpoint, parts);
+  const std::string build = other_build(file, from.checkpoint);
+  check_records(file, from, experiment, /*mended=*/!code.empty() || !build.empty());
+  check_privacy(file, from.checkpoint, parts);
+  for (const auto& other : {code, other_processor(file, from.checkpoint, parts), build}) {
+    run_log().of_run(LogLevel::Warning, other);
   }
 }
 

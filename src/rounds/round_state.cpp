@@ -32,6 +32,13 @@ Cohort sent_off(RoundServices& rank, std::int64_t t, Cohort drawn, RoundState::E
   return drawn;
 }
 
+/// The most changes that a client of any rank has sent. Collective.
+std::int64_t most_sent(const RoundState& state) {
+  Tensor most = at::full({1}, state.sent.most(), at::kLong);
+  state.services.topology.world().max_(most);
+  return most.item<std::int64_t>();
+}
+
 }  // namespace
 
 RoundState::RoundState(RoundServices& rank, std::int64_t t, Cohort drawn, Evaluated scored,
@@ -131,20 +138,16 @@ void RoundState::check_private() const {
   for (const auto& [client, changes] : sent.by_client()) {
     if (weight_of(client, Weighting::Uniform) > 0) count += changes;
   }
-  Tensor most = at::full({1}, sent.most(), at::kLong);
+  const std::int64_t most = most_sent(*this);
   Tensor all = at::full({1}, count, at::kLong);
-  services.topology.world().max_(most);
   services.topology.world().sum_(all);
-  services.privacy->check_uploads(most.item<std::int64_t>());
-  services.privacy->check_all(all.item<std::int64_t>(), most.item<std::int64_t>(),
+  services.privacy->check_uploads(most);
+  services.privacy->check_all(all.item<std::int64_t>(), most,
                               std::llround(total_weight(Weighting::Uniform)));
 }
 
 void RoundState::check_unsent() const {
-  if (services.privacy == nullptr) return;
-  Tensor most = at::full({1}, sent.most(), at::kLong);
-  services.topology.world().max_(most);
-  if (most.item<std::int64_t>() == 0) return;
+  if (services.privacy == nullptr || most_sent(*this) == 0) return;
   throw ConfigError(
       "privacy.* count the changes of rounds, and the method uploads in prepare(), of which "
       "epsilon knows nothing; upload in round()");

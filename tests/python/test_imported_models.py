@@ -163,7 +163,6 @@ class Trains(Imported):
                     rate = 0.002 if optimizer == "adam" else 0.02
                     self.check(*self.prepare(name), **{"train.optimizer": optimizer, "train.lr": rate})
 
-
     def test_biases_of_own_layers_do_not_decay(self):
         class Own(nn.Module):
             def __init__(self, fc):
