@@ -162,12 +162,15 @@ void Config::declare_methods_of_keys() {
   for (const auto& method : algorithm_registry()) {
     all.emplace_back(method.name, traits_of(method.name, *method.make()));
   }
-  const auto methods = [&](const std::function<bool(const Traits&)>& fit) {
+  const auto named = [&](const std::function<bool(const Traits&)>& fit) {
     std::vector<std::string> names;
     std::vector<std::string> others;
     for (const auto& [name, traits] : all) (fit(traits) ? names : others).push_back(name);
-    Condition condition = others.size() == 1 ? unless("algorithm.name", others.front())
-                                             : where("algorithm.name", names);
+    return others.size() == 1 ? unless("algorithm.name", others.front())
+                              : where("algorithm.name", names);
+  };
+  const auto methods = [&](const std::function<bool(const Traits&)>& fit) {
+    Condition condition = named(fit);
     // The traits of this run's method may follow from its own keys, which are set by then.
     condition.holds = [this, fit](const OptionSet&) { return fit(algorithm->traits()); };
     return condition;
@@ -182,8 +185,13 @@ void Config::declare_methods_of_keys() {
                 methods([](const Traits& one) { return one.can_leave_rounds; }));
   // Others draw the number of steps themselves, one for all clients.
   options_.acts("train.stragglers", methods([](const Traits& one) { return one.mean_steps == 0; }));
-  options_.acts("privacy.clip",
-                methods([](const Traits& one) { return one.private_uploads() > 0; }));
+  const auto is_private = [](const Traits& one) { return one.private_uploads() > 0; };
+  Condition uploads = named(is_private);
+  // Own keys of such a method that leave no upload of the kind are what PrivacyOptions::check names.
+  uploads.holds = [this, is_private, of_name = uploads.holds](const OptionSet& options) {
+    return of_name(options) || is_private(algorithm->traits());
+  };
+  options_.acts("privacy.clip", uploads);
   const Condition exchanges = unless("algorithm.name", "localonly");
   // pFedSOP's clients send what moves trainable columns alone, in any case.
   options_.acts("train.buffers", unless("algorithm.name", "pfedsop"));

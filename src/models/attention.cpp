@@ -10,6 +10,7 @@
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/core/to_device.hpp"
 #include "fedhpc/math/products.hpp"
+#include "fedhpc/math/softmax_lines.hpp"
 #include "fedhpc/models/sequence_layers.hpp"
 
 #include "models/attention_rows.hpp"
@@ -96,8 +97,9 @@ void Attention::weigh(const Tensor& scores, const Tensor& mask, const Saved& sav
   if (settings_.causal) each.masked_fill_(saved.shared.front(), kNothing);
   Tensor blind;
   if (mask.defined()) blind = each.eq(kNothing).all(-1, /*keepdim=*/true);
-  Tensor weights = each;
-  at::_softmax_out(weights, each, -1, /*half_to_float=*/false);
+  Tensor weights = begin_alike(each, 3, kNothing);
+  at::_softmax_out(weights, weights, 3, /*half_to_float=*/false);
+  if (!weights.is_same(each)) each.copy_(weights.narrow(3, 0, sizes_.keys));
   if (mask.defined()) each.masked_fill_(blind, 0);
 }
 
@@ -162,9 +164,11 @@ void Attention::weigh_back(const Tensor& weights, const Tensor& dropped, const T
                              dropped, gradient);
   }
   if (factors.defined()) gradient.mul_(factors);
-  Tensor of_scores = gradient.view({-1, sizes_.keys});
-  at::_softmax_backward_data_out(of_scores, of_scores, weights.view({-1, sizes_.keys}), -1,
-                                 weights.scalar_type());
+  const Tensor of_scores = gradient.view({-1, sizes_.keys});
+  Tensor lines = begin_alike(of_scores, 1, 0);
+  at::_softmax_backward_data_out(lines, lines, begin_alike(weights.view({-1, sizes_.keys}), 1, 0),
+                                 1, weights.scalar_type());
+  if (!lines.is_same(of_scores)) of_scores.copy_(lines.narrow(1, 0, sizes_.keys));
 }
 
 void Attention::backward(const Pass& pass, Stacks inputs, const Tensor& output,

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <ATen/ops/_log_softmax.h>
 #include <ATen/ops/_log_softmax_backward_data.h>
@@ -7,6 +8,7 @@
 #include <ATen/ops/_softmax_backward_data.h>
 
 #include "fedhpc/core/device.hpp"
+#include "fedhpc/math/softmax_lines.hpp"
 
 #include "models/layer_makers.hpp"
 #include "models/stacks.hpp"
@@ -15,6 +17,8 @@
 namespace fedhpc {
 
 namespace {
+
+constexpr double kNothing = -std::numeric_limits<double>::infinity();  // a logit without a share
 
 /// `length` numbers, each `stride` after the last.
 struct Line {
@@ -108,10 +112,10 @@ class Softmax final : public Layer {
   void forward(const Pass&, Stacks inputs, const Tensor& output) const override {
     const Tensor& input = inputs[0];
     if (on_device(output)) {
-      const Tensor x = shaped(input, shape_);
       const std::int64_t d = in_stack(dimension_);
-      shaped(output, shape_)
-          .copy_(logarithm_ ? at::_log_softmax(x, d, false) : at::_softmax(x, d, false));
+      const Tensor x = begin_alike(shaped(input, shape_), d, kNothing);
+      const Tensor y = logarithm_ ? at::_log_softmax(x, d, false) : at::_softmax(x, d, false);
+      shaped(output, shape_).copy_(y.narrow(d, 0, shape_[dimension_]));
       return;
     }
     each_line(output, [&]<typename T>(const Lines<T>& lines, std::int64_t c, std::int64_t i,
@@ -127,12 +131,12 @@ class Softmax final : public Layer {
     const Tensor& input_gradient = input_gradients[0];
     if (!input_gradient.defined()) return;
     if (on_device(output)) {
-      const Tensor y = shaped(output, shape_);
-      const Tensor dy = shaped(output_gradient, shape_);
       const std::int64_t d = in_stack(dimension_);
-      shaped(input_gradient, shape_)
-          .copy_(logarithm_ ? at::_log_softmax_backward_data(dy, y, d, y.scalar_type())
-                            : at::_softmax_backward_data(dy, y, d, y.scalar_type()));
+      const Tensor y = begin_alike(shaped(output, shape_), d, logarithm_ ? kNothing : 0);
+      const Tensor dy = begin_alike(shaped(output_gradient, shape_), d, 0);
+      const Tensor dx = logarithm_ ? at::_log_softmax_backward_data(dy, y, d, y.scalar_type())
+                                   : at::_softmax_backward_data(dy, y, d, y.scalar_type());
+      shaped(input_gradient, shape_).copy_(dx.narrow(d, 0, shape_[dimension_]));
       return;
     }
     each_line(output, [&]<typename T>(const Lines<T>& lines, std::int64_t c, std::int64_t i,

@@ -7,6 +7,7 @@
 
 #include "fedhpc/core/device.hpp"
 #include "fedhpc/math/row_products.hpp"
+#include "fedhpc/math/softmax_lines.hpp"
 #include "fedhpc/training/loss.hpp"
 
 namespace fedhpc {
@@ -56,7 +57,7 @@ void Loss::take(const Tensor& outputs, const Tensor& targets, const Tensor& grad
   const Tensor ignored = labels.eq(sequences_ ? ignored_ : std::int64_t{-1});
   const Tensor known = labels.masked_fill(ignored, 0).unsqueeze(2);
   const Tensor of_classes =
-      outputs.reshape({clients, places, outputs.size(2) / places_}).log_softmax(2);
+      log_softmax_on_device(outputs.reshape({clients, places, outputs.size(2) / places_}));
   const double even = smoothing_ / static_cast<double>(of_classes.size(2));
   const Tensor loss = of_classes.gather(2, known).squeeze(2).mul_(smoothing_ - 1);
   if (smoothing_ > 0) {
@@ -84,7 +85,7 @@ void Loss::score(const Tensor& outputs, const Tensor& targets, const Tensor& sco
     const Tensor ignored = y.eq(ignored_);
     const Tensor known = y.masked_fill(ignored, 0);
     const Tensor z = outputs.reshape({batch, places_, outputs.size(1) / places_});
-    const Tensor loss = z.log_softmax(2).gather(2, known.unsqueeze(2)).squeeze(2).neg_();
+    const Tensor loss = log_softmax_on_device(z).gather(2, known.unsqueeze(2)).squeeze(2).neg_();
     scores[0].copy_(told(z, known).masked_fill_(ignored, false).sum(1));
     scores[1].copy_(row_sums_on_device(loss.masked_fill_(ignored, 0)));
     scores[2].copy_(ignored.logical_not().sum(1));

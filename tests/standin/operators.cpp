@@ -8,6 +8,8 @@
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/view_native.h>
+#include <c10/core/WrapDimMinimal.h>
+#include <c10/util/accumulate.h>
 #include <torch/library.h>
 
 #include "fedhpc/core/error.hpp"
@@ -58,6 +60,21 @@ void check_copy(const at::Tensor& host, bool non_blocking, const std::string& wh
   }
 }
 
+/// LibTorch's softmax on a device sums a long line in an order that follows from where in 16 bytes it
+/// begins: lines that begin differently would be summed differently.
+void check_softmax(const std::string& name, const Stack& arguments) {
+  const bool backward = name.ends_with("softmax_backward_data");
+  if (!backward && name != "aten::_softmax" && name != "aten::_log_softmax") return;
+  const at::Tensor x = arguments[0].toTensor();
+  const std::int64_t d = c10::maybe_wrap_dim(arguments[backward ? 2 : 1].toInt(), x.dim());
+  const auto size = static_cast<std::int64_t>(x.element_size());
+  const std::int64_t line = x.size(d) * size;
+  const bool beside = c10::multiply_integers(x.sizes().slice(d + 1)) > 1;
+  if (!beside && line > 4096 && line % 16 != 0 && x.numel() > x.size(d)) {
+    throw Error(name + " of long lines that do not begin alike");
+  }
+}
+
 c10::Device device_of(const Stack& arguments) {
   c10::Device device = Device::get().current();
   bool found = false;
@@ -78,6 +95,7 @@ c10::Device device_of(const Stack& arguments) {
 /// What CUDA would not take, or would wait for.
 void check(const std::string& name, const Stack& arguments) {
   if (waits_for_values(name)) Device::get().wait(name);
+  check_softmax(name, arguments);
   if (is_copy(name)) {
     const at::Tensor to = arguments[0].toTensor();
     const at::Tensor from = arguments[1].toTensor();
