@@ -1,5 +1,7 @@
 #include "fedhpc/engine/experiment.hpp"
 
+#include <ctime>
+
 #include "fedhpc/engine/checkpoint.hpp"
 
 #include "engine/state_copy.hpp"
@@ -40,6 +42,7 @@ void Experiment::run(const std::function<void(const RoundReport&)>& observe,
   RoundServices in_round = parts_.services(*parts_.trainer);
   in_round.moves = parts_.moves.get();
   seconds_waited_ = parts_.comm.seconds_waited();
+  processor_time_ = std::clock();
   LeavingRules leaving{.asked = stop_asked, .grace_seconds = parts_.config.run.grace_seconds};
   bool stop = false;
   for (std::int64_t t = rounds_done_ + 1; t <= parts_.config.run.rounds && !stop; ++t) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ctime>
 #include <functional>
 #include <limits>
 #include <utility>
@@ -41,12 +42,13 @@ class GlobalModel final : public Evaluation {
 std::array<std::int64_t, Ledger::kEntries> Experiment::booked(RoundRequest& request,
                                                               RoundMetrics& metrics) {
   constexpr std::int64_t kWishes = 4;
-  constexpr std::int64_t kOfMachine = 2;
+  constexpr std::int64_t kOfMachine = 3;
   constexpr double kMicro = 1e-6;
   const auto in_micro = [](double seconds) { return static_cast<std::int64_t>(seconds / kMicro); };
   const int ranks = parts_.comm.size();
   metrics.seconds_train = parts_.books.train_watch.lap();
   const double waited = parts_.comm.seconds_waited();
+  const std::clock_t computed = std::clock();
   Tensor sums = at::zeros({Ledger::kEntries + kWishes + kOfMachine + ranks}, at::kLong);
   auto* values = sums.data_ptr<std::int64_t>();
   std::copy(parts_.books.ledger.entries().begin(), parts_.books.ledger.entries().end(), values);
@@ -58,6 +60,8 @@ std::array<std::int64_t, Ledger::kEntries> Experiment::booked(RoundRequest& requ
   auto* of_machine = wishes + kWishes;
   of_machine[0] = in_micro(waited - std::exchange(seconds_waited_, waited));
   of_machine[1] = parts_.moves ? parts_.moves->lap_bytes() : 0;
+  of_machine[2] = in_micro(
+      static_cast<double>(computed - std::exchange(processor_time_, computed)) / CLOCKS_PER_SEC);
   auto* of_ranks = of_machine + kOfMachine;
   of_ranks[parts_.comm.rank()] = in_micro(metrics.seconds_train);
   parts_.comm.sum_(sums);
@@ -66,6 +70,7 @@ std::array<std::int64_t, Ledger::kEntries> Experiment::booked(RoundRequest& requ
   diverged_since_ = wishes[3];
   metrics.seconds_wait = kMicro * static_cast<double>(of_machine[0]) / ranks;
   metrics.bytes_moved = static_cast<double>(of_machine[1]);
+  metrics.seconds_cpu = kMicro * static_cast<double>(of_machine[2]);
   metrics.balance = balance_of(std::vector<double>(of_ranks, of_ranks + ranks));
   std::array<std::int64_t, Ledger::kEntries> entries{};
   std::copy_n(values, entries.size(), entries.begin());

@@ -16,7 +16,8 @@ personal_accuracy_weighted personal_accuracy_std personal_accuracy_p10 personal_
 participant_accuracy best_personal_accuracy validation_global_accuracy validation_global_loss
 validation_personal_accuracy validation_personal_loss participants bytes_up_client_edge bytes_down_client_edge
 bytes_up_edge_cloud bytes_down_edge_cloud bytes_up_client_cloud bytes_down_client_cloud
-simulated_seconds wall_seconds seconds_train seconds_wait balance bytes_moved seconds_aggregate seconds_evaluate seconds_io""".split()
+simulated_seconds wall_seconds seconds_cpu seconds_train seconds_wait balance bytes_moved seconds_aggregate seconds_evaluate
+seconds_io""".split()
 EVALUATED = [name for name in METRICS if re.search("accuracy|_loss", name)
              and name not in ("train_loss", "edge_accuracy") and not name.startswith("validation_")]
 TEXTS = "fedhpc_version git_commit config command_line processor device run_id started finished status data_digest".split()

@@ -54,8 +54,8 @@ run.rounds = 2
 seeds = 1-2
 select = validation
 """
-OF_THIS_MACHINE = {"wall_seconds", "seconds_train", "seconds_wait", "balance", "bytes_moved", "seconds_aggregate",
-                   "seconds_evaluate", "seconds_io", "hostnames", "config", "first_round", "ranks"}
+OF_THIS_MACHINE = {"wall_seconds", "seconds_cpu", "seconds_train", "seconds_wait", "balance", "bytes_moved",
+                   "seconds_aggregate", "seconds_evaluate", "seconds_io", "hostnames", "config", "first_round", "ranks"}
 
 
 def contents(path):

@@ -30,8 +30,8 @@ WRAPPER = """#!/bin/bash
 exec "%s" "$@"
 """
 OF_THE_JOB = {"hostnames", "config", "starts/first_round", "starts/ranks"}
-OF_THIS_MACHINE = {"wall_seconds", "seconds_train", "seconds_wait", "balance", "bytes_moved", "seconds_aggregate",
-                   "seconds_evaluate", "seconds_io"}
+OF_THIS_MACHINE = {"wall_seconds", "seconds_cpu", "seconds_train", "seconds_wait", "balance", "bytes_moved",
+                   "seconds_aggregate", "seconds_evaluate", "seconds_io"}
 
 
 class JobCase(unittest.TestCase):

@@ -10,6 +10,7 @@ import unittest
 from pathlib import Path
 
 import h5py
+import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from reproduce_support import TOOLS, ReproduceCase  # noqa: E402
@@ -279,6 +280,18 @@ class WrittenRecords(ReproduceCase):
             file.attrs["command_line"] = "fedhpc run a.ini; fedhpc resume a.h5"
         self.call("--seeds", "2")
         self.assertIsNone(paper_record.read(self.results / "table.csv")[0].core_hours)
+
+    def test_processor_time_counts_where_rounds_tell_it(self):
+        self.paper("good", rounds=20)
+        self.call("--seeds", "1")
+        path = self.results / "good_seed1.h5"
+        for first, told in ((0, 20 * 9.0), (5, 5 * 3 + 1 + 15 * 9.0)):  # of a resumed run rounds 1 to 5 do not say it
+            with h5py.File(path, "r+") as file:
+                if "seconds_cpu" in file["rounds"]:
+                    del file["rounds/seconds_cpu"]
+                file["rounds/seconds_cpu"] = np.where(np.arange(20) < first, np.nan, 9.0)
+            self.call("--seeds", "1")
+            self.assertEqual(paper_record.read(self.results / "table.csv")[0].core_hours, round(told / 3600, 2))
 
     def test_seeds_without_a_value_leave_the_row_without_a_figure(self):
         self.paper("good", rounds=20)

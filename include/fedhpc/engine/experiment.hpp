@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -116,6 +117,7 @@ class Experiment {
   std::int64_t rounds_done_ = 0;
   bool prepared_ = false;
   double seconds_waited_ = 0;              // for other ranks, until the last report
+  std::clock_t processor_time_ = 0;        // of all threads, until the last report
   double last_round_seconds_ = 0;          // on rank 0, known to all; 0 before the first round
   std::optional<Divergence> divergence_;   // on rank 0
   std::int64_t diverged_since_ = 0;        // on rank 0, known to all

@@ -23,8 +23,8 @@ OF_EVERY_RUN = {
     "validation_global_f1", "validation_global_rmse", "validation_personal_accuracy", "validation_personal_loss",
     "validation_personal_f1", "validation_personal_rmse",
     "participants", "bytes_up_client_edge", "bytes_down_client_edge", "bytes_up_edge_cloud", "bytes_down_edge_cloud",
-    "bytes_up_client_cloud", "bytes_down_client_cloud", "simulated_seconds", "wall_seconds", "seconds_train", "seconds_wait", "balance",
-    "bytes_moved", "seconds_aggregate", "seconds_evaluate", "seconds_io"}
+    "bytes_up_client_cloud", "bytes_down_client_cloud", "simulated_seconds", "wall_seconds", "seconds_cpu", "seconds_train",
+    "seconds_wait", "balance", "bytes_moved", "seconds_aggregate", "seconds_evaluate", "seconds_io"}
 QUANTILES = ("_p10", "_p50", "_p90")  # endings of a series of percentiles over clients
 DIMENSIONLESS = ("", "1", "fraction")
 

@@ -107,12 +107,20 @@ def _diverged(record):
 
 
 def _core_hours(runs):
-    """Hours of all rounds of the runs, times the ranks of each round; None where a file does not say these."""
-    if not runs or any("wall_seconds" not in run.rounds or not ranks_are_known(run) or not ranks_of_rounds(run).all()
-                       for run in runs):
+    """Hours of processor time of all rounds of the runs; None where a file does not say them."""
+    seconds = [_processor_seconds(run) for run in runs]
+    return round(sum(seconds) / 3600, 2) if seconds and None not in seconds else None
+
+
+def _processor_seconds(run):
+    """Processor time of all rounds; rounds that do not say it count with their wall time, times their ranks."""
+    told = run.rounds.get("seconds_cpu")
+    if told is not None and told.notna().all():
+        return float(told.sum())
+    if "wall_seconds" not in run.rounds or not ranks_are_known(run) or not ranks_of_rounds(run).all():
         return None
-    seconds = sum(float((run.rounds["wall_seconds"] * ranks_of_rounds(run)).sum()) for run in runs)
-    return round(seconds / 3600, 2)
+    wall = run.rounds["wall_seconds"] * ranks_of_rounds(run)
+    return float((wall if told is None else told.fillna(wall)).sum())
 
 
 def _device(run):
