@@ -140,6 +140,7 @@ class ResultFile(AppCase):
                 self.assertTrue(np.isfinite(rounds[name]).all(), name)
         np.testing.assert_array_equal(rounds["participants"], 3)
         self.assertTrue((rounds["wall_seconds"] > 0).all())
+        self.assertTrue((rounds["seconds_cpu"] > 0).all())
         best = rounds["best_personal_accuracy"][[1, 3, 4]]
         self.assertTrue((np.diff(best) >= 0).all())
         with self.run_file("--run.eval_every=100") as file:  # the last round is always evaluated
