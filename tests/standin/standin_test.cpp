@@ -311,6 +311,25 @@ Inputs on_gpu(const Inputs& inputs) {
   return moved;
 }
 
+TEST_F(StandinTest, LongLinesOfASoftmaxBeginAlike) {
+  const auto lines = [&](std::int64_t rows, std::int64_t length) {
+    return at::ones({rows, length}, gpu_.dtype(at::kFloat));
+  };
+  constexpr const char* kRefused = "of long lines that do not begin alike";
+  const auto refused = [&](const auto& work) {
+    EXPECT_NE(error_of(work).find(kRefused), std::string::npos);
+  };
+  const at::Tensor many = lines(2, 1027);
+  refused([&] { at::_softmax(many, 1, false); });
+  refused([&] { at::_log_softmax(many, -1, false); });
+  refused([&] { at::_softmax_backward_data(many, many, 1, at::kFloat); });
+  refused([&] { at::_log_softmax_backward_data(many, many, 1, at::kFloat); });
+  for (const at::Tensor& allowed : {lines(1, 1027), lines(2, 1028), lines(2, 1023)}) {
+    EXPECT_EQ(error_of([&] { at::_softmax(allowed, 1, false); }), "");
+  }
+  EXPECT_EQ(error_of([&] { at::_softmax(many, 0, false); }), "");
+}
+
 TEST_F(StandinTest, OperatorsGiveWhatTheyGiveOnTheCpu) {
   const Inputs inputs = example();
   const Inputs moved = on_gpu(inputs);

@@ -292,6 +292,11 @@ class WrittenRecords(ReproduceCase):
                 file["rounds/seconds_cpu"] = np.where(np.arange(20) < first, np.nan, 9.0)
             self.call("--seeds", "1")
             self.assertEqual(paper_record.read(self.results / "table.csv")[0].core_hours, round(told / 3600, 2))
+        with h5py.File(path, "r+") as file:
+            file.attrs["device"] = "cuda"
+        self.call("--seeds", "1")
+        wall = 20 * 3 + 4  # of a card, whose host computes little
+        self.assertEqual(paper_record.read(self.results / "table.csv")[0].core_hours, round(wall / 3600, 2))
 
     def test_seeds_without_a_value_leave_the_row_without_a_figure(self):
         self.paper("good", rounds=20)

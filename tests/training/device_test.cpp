@@ -410,7 +410,7 @@ std::vector<std::pair<Tensor, LossOptions>> losses() {
                             .view({10, 3});
   // Of so many classes that LibTorch reads a line's numbers by packs, which do not divide them.
   const Tensor first = places.narrow(1, 0, 1).contiguous();
-  const Tensor far = at::where(first.ge(0), first.mul(300), first);
+  const Tensor far = at::where(first.ge(0), first.mul(600), first);
   return {{places, {.label_smoothing = .1}},
           {far, {.label_smoothing = .1}},
           {places.ge(1).to(at::kLong), {}},

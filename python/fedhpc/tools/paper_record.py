@@ -43,7 +43,7 @@ class Record:
     protocol_rounds: int
     state: str
     bits: tuple = ()  # bits.of_run() of each seed's run, or NO_BITS; empty where none is known
-    core_hours: float = None  # of the rounds of all seeds, times ranks
+    core_hours: float = None  # of the rounds of all seeds
 
     @property
     def difference(self):
@@ -107,14 +107,14 @@ def _diverged(record):
 
 
 def _core_hours(runs):
-    """Hours of processor time of all rounds of the runs; None where a file does not say them."""
-    seconds = [_processor_seconds(run) for run in runs]
+    """Hours that cores, or cards, were at work for all rounds of the runs; None where a file does not say them."""
+    seconds = [_seconds_at_work(run) for run in runs]
     return round(sum(seconds) / 3600, 2) if seconds and None not in seconds else None
 
 
-def _processor_seconds(run):
-    """Processor time of all rounds; rounds that do not say it count with their wall time, times their ranks."""
-    told = run.rounds.get("seconds_cpu")
+def _seconds_at_work(run):
+    """Processor time of all rounds; on a GPU, and where rounds do not say it, wall time, times ranks."""
+    told = run.rounds.get("seconds_cpu") if _device(run) == "cpu" else None
     if told is not None and told.notna().all():
         return float(told.sum())
     if "wall_seconds" not in run.rounds or not ranks_are_known(run) or not ranks_of_rounds(run).all():
