@@ -214,6 +214,13 @@ class Records(unittest.TestCase):
             (of(1), of(3, rounds=7)), (of(1), of(3, config="other.ini")), (of(1, 2), of(2, 3))
         for old, new in apart:
             self.assertCountEqual(joined(old, new), [old, new])
+        # Of seed 1 there is the record alone, of 2 a file, which the record has, and of 3 a new one.
+        here = of(2, 3, version="of 1", parts=(of(2, version="of 1"), of(3, version="of 1")))
+        self.assertEqual(joined(of(1, 2), here), [of(1, 2, 3, version="of 1", state="done", core_hours=3.0)])
+        moved = (of(2, version="of 1", bits=("dddd",)), here.parts[1]), (of(2, version="other"), here.parts[1])
+        for parts in moved:
+            other = dataclasses.replace(here, parts=parts)
+            self.assertCountEqual(joined(of(1, 2), other), [of(1, 2), other])
 
     def test_order_is_that_of_the_papers_rows(self):
         rows = paper_table.read_rows(TOOLS / "papers" / "tdpfed.csv")

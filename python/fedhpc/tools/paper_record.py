@@ -10,7 +10,7 @@ import csv
 import functools
 import math
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from . import bits, paper_table
@@ -44,6 +44,7 @@ class Record:
     state: str
     bits: tuple = ()  # bits.of_run() of each seed's run, or NO_BITS; empty where none is known
     core_hours: float = None  # of the rounds of all seeds
+    parts: tuple = field(default=(), compare=False)  # records of each seed alone, where its file is here
 
     @property
     def difference(self):
@@ -68,11 +69,12 @@ class Record:
 def of_rows(work):
     """The records of all rows of a Reproduction, with a figure or without."""
     bits_of = functools.cache(bits.of_run)  # rows may share runs
-    return [_of_row(work, row, bits_of) for row in work.rows]
+    seeds = range(1, work.options.seeds + 1)
+    return [_of_row(work, row, bits_of, [job for seed in seeds if (job := work.jobs.get((row.run_name, seed)))])
+            for row in work.rows]
 
 
-def _of_row(work, row, bits_of):
-    jobs = [job for seed in range(1, work.options.seeds + 1) if (job := work.jobs.get((row.run_name, seed)))]
+def _of_row(work, row, bits_of, jobs):
     states = [work.states[job.name] for job in jobs]
     finished = [(job, state.run) for job, state in zip(jobs, states) if state.kind == "finished"]
     # As in the CSV file: what is written, read and written again must not change.
@@ -92,7 +94,8 @@ def _of_row(work, row, bits_of):
     names = names if set(names) != {NO_BITS} else ()
     return Record(row.table, row.run_name, row.measured, row.paper, row.spread, mean, spread, seeds, config,
                   version_of([run for _, run in finished]), rounds, protocol, state, names,
-                  _core_hours([run for _, run in finished]))
+                  _core_hours([run for _, run in finished]),
+                  tuple(_of_row(work, row, bits_of, [job]) for job, _ in finished) if len(jobs) > 1 else ())
 
 
 def _rounds_of(run):
@@ -226,7 +229,7 @@ def merged(old, new, rows, wanted, tell=lambda sentence: None):
         row = present.get((record.table, record.row, record.metric))
         return row is not None and record.is_of(row)
 
-    new = [_joined(record, old, wanted) for record in new if record.ours is not None]
+    new = [_joined(_beyond(record, old, wanted), old, wanted) for record in new if record.ours is not None]
     outdated = [record for record in old if not is_present(record)
                 and any(record.key == other.key and is_present(other) for other in new)]
     for record in outdated:
@@ -271,6 +274,19 @@ def _is_part(record, whole):
 def _named(record):
     seeds = f"seed{'s' if len(record.seeds) > 1 else ''} {' '.join(map(str, record.seeds))}"
     return f"{record.table} {record.row} {record.metric} at round {record.rounds}, {seeds}"
+
+
+def _beyond(record, others, wanted):
+    """The record without those of its seeds that another of the same thing has with further ones, and with their bits."""
+    for other in others:
+        common = set(other.seeds) & set(record.seeds)
+        if (other.key, other.config) != (record.key, record.config) or len(common) in (0, len(other.seeds), len(record.seeds)):
+            continue
+        parts = [part for part in record.parts if not common & set(part.seeds)]
+        again = [part for part in record.parts if common & set(part.seeds)]
+        if parts and all(_is_part(part, other) for part in again) and all(part.ours is not None for part in parts):
+            record = functools.reduce(lambda whole, part: _joined(part, [whole], wanted), parts)
+    return record
 
 
 def _joined(record, others, wanted):
