@@ -70,8 +70,8 @@ class Arguments(AppCase):
         self.refused("run", self.ini(text), words=["config.ini:", "algorithm.mu", "fedavg has no such key", "fedprox"])
 
     def test_a_method_s_own_key_beside_privacy(self):
-        for clip in ([SMALL_RUN, "--privacy.clip=1"], [SMALL_RUN + "[privacy]\nclip = 1\n"]):
-            self.refused("run", self.ini(clip[0]), *clip[1:], "--algorithm.transmit_fraction=0.5",
+        for text, *keys in ([SMALL_RUN, "--privacy.clip=1"], [SMALL_RUN + "[privacy]\nclip = 1\n"]):
+            self.refused("run", self.ini(text), *keys, "--algorithm.transmit_fraction=0.5",
                          words=["'privacy.clip' cannot be '1' with algorithm.name = fedavg as it is configured",
                                 "leave the method's own compression out"],
                          without=["no effect"])
