@@ -103,23 +103,16 @@ std::optional<std::pair<std::string, std::string>> of_one_method(const std::stri
                    std::string(kSection) + key.substr(dot + 1)};
 }
 
-/// The assignments without those that a later one of the command line overrides.
-std::vector<Assignment> last_ones(const std::vector<Assignment>& given,
-                                  std::vector<std::string>& notes) {
-  std::vector<Assignment> kept;
+/// Tells which assignments a later one of the command line overrides. They are checked all the same.
+void tell_overridden(const std::vector<Assignment>& given, std::vector<std::string>& notes) {
   for (auto one = given.begin(); one != given.end(); ++one) {
-    const auto same = [&](const Assignment& other) {
-      return other.origin.level == Level::CommandLine && other.key == one->key;
-    };
-    if (one->origin.level != Level::CommandLine || std::none_of(one + 1, given.end(), same)) {
-      kept.push_back(*one);
-      continue;
-    }
+    if (one->origin.level != Level::CommandLine) continue;
+    const auto same = [&](const Assignment& other) { return other.key == one->key; };
+    if (std::none_of(one + 1, given.end(), same)) continue;
     const auto last = std::find_if(given.rbegin(), given.rend(), same);
     notes.push_back(concat("key '", one->key, "' is given more than once on the command line; '",
                            last->value, "', the last, counts and '", one->value, "' does not"));
   }
-  return kept;
 }
 
 /// The methods that the configuration file and its bases name.
@@ -224,7 +217,8 @@ ActingAssignments acting_assignments(const std::vector<Assignment>& given,
   std::vector<Assignment> of_method;  // behind the plain ones, so that they win
   std::map<Level, std::vector<std::string>> left_out;
   std::map<Level, std::string> files;
-  for (const Assignment& one : last_ones(given, acting.notes)) {
+  tell_overridden(given, acting.notes);
+  for (const Assignment& one : given) {
     if (const auto of_one = of_one_method(one.key)) {
       Assignment own = plain(one, of_one->first, of_one->second, tables);
       if (of_one->first == method) of_method.push_back(std::move(own));

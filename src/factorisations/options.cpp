@@ -123,7 +123,8 @@ void FactorisationOptions::resolve(const OptionSet& options, const std::string& 
     options.refuse("model.exclude", "other layers beside none; allowed: none alone");
   }
   exclude = excluded(exclude, use.exclude);
-  if (!view) view = use.view;
+  // Where the key has no effect, a message quotes what was given.
+  if (!view && options.acts(options.entry("model.conv_view"))) view = use.view;
   passed = use.passed;
   const OptionSet::Entry& rank = options.entry("model.rank");
   const OptionSet::Entry& rate = options.entry("model.compression");

@@ -76,6 +76,10 @@ class Arguments(AppCase):
                                 "leave the method's own compression out"],
                          without=["no effect"])
 
+    def test_what_does_not_act_is_quoted_as_given(self):
+        self.refused("plan", self.ini("[algorithm]\nname = fedlmt\n"), "--model.conv_view=auto",
+                     words=["'model.conv_view' = 'auto' has no effect"])
+
     def test_what_does_not_act_is_checked(self):
         ini = self.ini(OF_FEDPROX)
         for argument, words in {
@@ -114,6 +118,10 @@ class Arguments(AppCase):
         done = self.run_ok("plan", self.ini(OF_FEDPROX), "--json", *twice, ranks=2)
         self.assertEqual(done.stderr.count("fedhpc: note: "), 1, done.stderr)
         self.refused("run", self.ini(OF_FEDPROX), "--run.rounds=2", "--run.rounds=x", words=["'x'"])
+        # What does not count is checked all the same, as an overruled value of a file is.
+        for wrong, right in (("--run.rounds=x", "--run.rounds=2"), ("--algorithm.mu=x", "--algorithm.mu=0.25"),
+                             ("--algorithm.fedprox.mu=x", "--algorithm.fedprox.mu=0.25")):
+            self.refused("run", self.ini(OF_FEDPROX), wrong, right, words=["'x'"])
 
     # Help
 

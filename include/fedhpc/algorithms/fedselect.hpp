@@ -24,7 +24,8 @@ namespace fedhpc {
 ///   m_k       masks_                      1: personal, 0: shared; at first all 0
 ///   v_k       personal_                   the client's model after its last training
 ///   p         algorithm.select_rate       share of a tensor's shared columns that become personal
-///   alpha     algorithm.select_limit      no more of a tensor becomes personal; 0: FedAvg
+///   alpha     algorithm.select_limit      no more of a tensor becomes personal; 0, with one
+///                                         alternation: FedAvg
 ///             algorithm.select_every      rounds of a client from one GradSelect to the next
 ///             algorithm.personal_passes   LocalAlt's trainings of columns in m_k; 0: these stay
 ///             algorithm.alternations      how often a round has LocalAlt

@@ -19,7 +19,8 @@ namespace fedhpc {
 ///   w         global_                 the cloud's model
 ///   w^l       edges_                  model of edge l
 ///   kappa_1   train.local_steps       local updates per edge aggregation (or train.local_epochs)
-///   kappa_2   algorithm.edge_rounds   edge aggregations per cloud aggregation; 1 is FedAvg
+///   kappa_2   algorithm.edge_rounds   edge aggregations per cloud aggregation; 1, with all
+///                                     clients in every round: FedAvg
 ///   |D_i^l|   block.weights           training samples of client i
 ///   L         topology.edges          edges; 1: FedAvg with kappa_2 times as many rounds
 ///   eta       train.lr                0: the models stay as they are

@@ -12,7 +12,7 @@ namespace fedhpc {
 ///
 ///   paper    code                    limit case
 ///   K        run.rounds
-///   tau      train.local_steps       (or epochs) of three batches D, D', D'' each
+///   tau      train.local_steps       (or epochs) of batches D, D', and for HF D''
 ///   alpha    algorithm.inner_lr      0: FedAvg on the batches D'; FO needs it below 1 / L
 ///   beta     train.lr                0: w stays
 ///   FO, HF   algorithm.variant       of grad F_k(w) = (I - alpha H(w; D'')) grad f(w_hat; D'),
