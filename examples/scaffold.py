@@ -24,7 +24,6 @@ class Scaffold(fedhpc.Algorithm):
             options.refuse_unless_default(key, "algorithm.name = scaffold_py, whose local steps are plain SGD")
 
     def initialise(self, setup):
-        self.clients = setup.clients
         self.lr = setup.training.lr
         self.model = setup.initial_model()                     # [1, P]  x
         self.control = self.model.zeros()                      # [1, P]  c
@@ -50,11 +49,10 @@ class Scaffold(fedhpc.Algorithm):
             update.add(weights, block.upload(trained - start, self.codec))
             drift.add(weights, block.upload(new - own, self.control_codec))
             block.keep(self.controls, new)
-        share = len(round.cohort) / self.clients
         step = update.reduce()
         step.scale(self.server_lr, "trainable")
         self.model += step                                     # x <- x + eta_g mean(y_i - x)
-        self.control += share * drift.reduce()                 # c <- c + |S|/N mean(c_i+ - c_i)
+        self.control += round.share_of_clients() * drift.reduce()  # c <- c + |S|/N mean(c_i+ - c_i)
 
     def local_steps(self, block, start, correction):
         """(y_i after K local steps, [C, P]; K eta_l of each client)."""

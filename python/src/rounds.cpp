@@ -270,6 +270,11 @@ void bind_round(nb::module_& core) {
           },
           nb::arg("weighting") = "samples", "The weights of all participants of all ranks, summed.")
       .def(
+          "share_of_clients",
+          [](const PyRound& self) { return self.session->get().share_of_clients(); },
+          "|S|/N: the participants' share of the clients, both without those that have no training "
+          "samples.")
+      .def(
           "note",
           [](const PyRound& self, const std::string& metric, double value) {
             self.session->begin_note("round.note", metric, /*parts=*/false);

@@ -102,8 +102,9 @@ class SameBits(InFolder):
             self.assertGreater(np.abs(models[start] - models[other]).max(), 1e-3)
 
     def test_scaffold_has_links_for_each_payload(self):
-        for keys in ({}, {"algorithm.error_feedback": "ef21"}, {"algorithm.downlink_codec": "drive"}):
-            keys = {"run.dtype": "float64", "algorithm.codec": "rand_k", **keys}
+        few = {"data.partition": "dirichlet", "data.alpha": 0.05, "data.min_samples": 0, "data.clients": 30}
+        for keys in ({}, {"algorithm.error_feedback": "ef21"}, {"algorithm.downlink_codec": "drive"}, few):
+            keys = {"run.dtype": "float64", "algorithm.codec": "rand_k", "topology.participation": 0.5, **keys}
             run("cpp.h5", "scaffold", **keys)
             run("python.h5", "scaffold_py", **keys)
             of_python, of_cpp = numbers("python.h5"), numbers("cpp.h5")
