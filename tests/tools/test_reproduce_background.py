@@ -1,5 +1,6 @@
 """Tests of reproduce.py in the background: start, status, stop, resumption and what is refused."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -105,6 +106,29 @@ class Background(ReproduceCase):
         self.assertIn("ended without a word (killed?)", self.call("--status").stdout)
         self.assertEqual(self.call("--stop").stdout, "nobody is at work\n")
         self.assertIn("to be resumed", self.call("--seeds", "1", "--budget", "0.02").stdout)
+
+    def test_a_run_that_a_killed_call_has_left_is_waited_for(self):
+        self.paper("good")
+        self.results.mkdir(parents=True)
+        work_folder.Notice(self.results, "reproduce.py toy", 1).note(job="good_seed1")
+        with open(self.results / "good_seed1.lock", "w", encoding="utf-8") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.assertIn("(killed?); its run good_seed1 is still at work, the next call waits for it\n",
+                          self.call("--status").stdout)
+            short = self.call("--seeds", "1", "--budget", "0.01")
+            self.assertIn("    left to the run that is writing it\n", short.stdout)
+            self.assertIn("pending (0 of 1 seeds)", short.stdout)
+            said = ""
+            with subprocess.Popen(self.command("--seeds", "1"), env=self.environment(), stdout=subprocess.PIPE,
+                                  text=True) as process:
+                for line in process.stdout:
+                    said += line
+                    if "waits for" in line:
+                        self.assertEqual(self.calls(), [])
+                        fcntl.flock(lock, fcntl.LOCK_UN)
+        self.assertEqual((short.returncode, process.returncode), (0, 0))
+        self.assertIn("    waits for the run that is writing it\n    finished in ", said)
+        self.assertEqual(len(self.calls()), 1)
 
     def test_one_on_another_host_is_left_alone(self):
         self.results.mkdir(parents=True)

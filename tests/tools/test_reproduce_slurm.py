@@ -77,6 +77,8 @@ class SlurmArray(ReproduceCase):
                          "--slurm-options=--partition=long --mem=2G --comment='a b'", "--data", str(self.folder))
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("runs=(fail_seed1 good_seed2 fail_seed2)\n", done.stdout)  # good_seed1 is finished
+        own = self.call("--slurm", "--slurm-minutes", "2", "--slurm-options=--signal=B:USR1@60")
+        self.assertIn("#SBATCH --signal=B:USR1@60\n", own.stdout)
         for line in ("--array=0-2%5", "--time=30", "--ntasks=1", "--nodes=1", "--requeue", "--signal=B:USR1@120",
                      "--partition=long", "--mem=2G", "--comment='a b'",
                      f"--output={shlex.quote(f'{self.results}/slurm-%A_%a.log')}"):
@@ -174,6 +176,7 @@ class SlurmArray(ReproduceCase):
                                    ("--slurm --budget 5", "tasks of SLURM have --slurm-minutes"),
                                    ("--slurm --slurm-tasks 0", "at least 1"),
                                    ("--slurm --slurm-minutes 2", "asked to stop 120 s before its end"),
+                                   ("--slurm --slurm-minutes 5 --slurm-options=--signal=B:USR1@300", "300 s before"),
                                    ("--slurm --submit --slurm-options=--partition=refuse-me", "Invalid partition")):
             done = self.call(*arguments.split())
             self.assertEqual((done.returncode, done.stdout), (2, ""))

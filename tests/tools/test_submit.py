@@ -10,6 +10,7 @@ from unittest import mock
 from jobs_case import MIB, ROOT, FakeCluster, directives
 
 from fedhpc.tools import plan  # noqa: E402
+from fedhpc.tools.submit import seconds_of  # noqa: E402
 
 
 class Submit(FakeCluster):
@@ -104,6 +105,21 @@ class Submit(FakeCluster):
         for text in ("1", "2", "2:00", "0:90", "0:01:59", "0-0:2"):
             self.assertIn(f"'{text}' leaves no time: a job is asked to stop 120 s before its end",
                           self.tool("submit", "run.ini", f"--time={text}", code=2))
+        self.tool("submit", "run.ini", "--sbatch=--time=2", code=2)
+        (self.folder / "sweep.ini").write_text("[sweep]\nbase = run.ini\ntrain.lr = 0.1, 0.2\n")
+        self.assertIn("sweep: --time '2' leaves no time", self.tool("sweep", "sweep.ini", "--time=2", code=2))
+        self.assertFalse((self.folder / "results").exists())
+
+    def test_a_signal_of_ones_own_says_how_much_time_that_is(self):
+        for text, signal, lead in (("2", "B:USR1@60", 60), ("1", "10", 60), ("1:01", "B:USR1", 60), ("1", "USR1@0", 0),
+                                   ("3", "B:USR1@600", 600), (None, "B:USR1@1080", 1080)):
+            given = [f"--sbatch=--signal={signal}", *([f"--time={text}"] if text else [])]
+            text = text or "18"  # the plan's
+            if lead < seconds_of(text):
+                self.assertEqual(directives(self.tool("submit", "run.ini", *given))["signal"], signal)
+            else:
+                self.assertIn(f"submit: --time '{text}' leaves no time: a job is asked to stop {lead} s before its end",
+                              self.tool("submit", "run.ini", *given, code=2))
 
     def test_weak_scaling_is_planned_with_all_its_clients(self):
         script = self.tool("submit", "run.ini", "--job", "weak_scaling", "--ranks", "4", "--clients-per-rank", "5",

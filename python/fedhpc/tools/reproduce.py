@@ -21,8 +21,8 @@ by this is the same with and without --quick.
 
 When the budget is used up, or on Ctrl-C or SIGTERM, nothing is started any more; the current run is asked
 (SIGUSR1) to finish its round and write a checkpoint. If it does, its file stays and the next call resumes
-it, as it does a killed run that left a checkpoint; otherwise its files are removed. A complete result of
-another configuration is kept as NAME.old1.h5. --background does all that in a session of its own, with its
+it, as it does a killed run that left a checkpoint; otherwise its files are removed. A run that a killed call
+has left at work is waited for. A complete result of another configuration is kept as NAME.old1.h5. --background does all that in a session of its own, with its
 output in DIR/PAPER/reproduce.log.
 
 The column `recorded` holds the figure of earlier runs, and in brackets how far this call's lies above it: the figure
@@ -47,7 +47,7 @@ from . import bits, launch, paper_page, paper_record, paper_state, paper_table, 
 from .paper_table import PaperError
 from .project import ROOT
 from .reproduction import Reproduction, find_program, paper_names, rows_of
-from .submit import WARNING_SECONDS, SubmitError, arrays_of, submit
+from .submit import SubmitError, arrays_of, lead_of, submit
 
 QUICK_SEEDS, FULL_SEEDS = 1, 3
 SCRIPT = ROOT / "tools" / "reproduce.py"
@@ -103,8 +103,9 @@ def parse_arguments(arguments):
     for name in ("seeds", "slurm_minutes", "slurm_tasks"):
         if getattr(options, name) is not None and getattr(options, name) < 1:
             parser.error(f"--{name.replace('_', '-')} {getattr(options, name)}: must be at least 1")
-    if 60 * options.slurm_minutes <= WARNING_SECONDS:
-        parser.error(f"--slurm-minutes {options.slurm_minutes}: a task is asked to stop {WARNING_SECONDS} s before its end")
+    lead = lead_of(dict(option.removeprefix("--").partition("=")[::2] for option in shlex.split(options.slurm_options)))
+    if 60 * options.slurm_minutes <= lead:
+        parser.error(f"--slurm-minutes {options.slurm_minutes}: a task is asked to stop {lead} s before its end")
     if not options.budget >= 0:
         parser.error(f"--budget {options.budget}: must be at least 0 minutes")
     if options.submit and not options.slurm:

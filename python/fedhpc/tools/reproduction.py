@@ -14,6 +14,8 @@ from .project import ROOT, needed, programs
 from .results import files_beside, link_target
 from .style import number_of_earlier
 
+WAIT_SECONDS = 0.2  # between looks at a run of another process
+
 
 def paper_names():
     """The papers that have tables, in alphabetical order; FileNotFoundError where there is no folder of tables."""
@@ -173,6 +175,9 @@ class Reproduction:
 
     def run(self, name, job, program, deadline):
         """Runs or resumes one job and says in one line how it ended."""
+        if not wait_for_writer(job.output, lambda: print("    waits for the run that is writing it", flush=True),
+                               lambda: self.stop or time.monotonic() >= deadline):
+            return "left to the run that is writing it"
         # Read anew: another task, or a run that a killed call has left at work, may have finished it meanwhile.
         self.states[job.name] = paper_table.job_state(job)
         self.compare_whole(job.name)
@@ -262,3 +267,12 @@ def is_written(output):
     except OSError:
         pass  # no lock, or no locks on this file system
     return False
+
+
+def wait_for_writer(output, say, stopped):
+    """Waits for the end of a run that writes a result file, after one say(); False if stopped() ends that before."""
+    if is_written(output) and not stopped():
+        say()
+    while (written := is_written(output)) and not stopped():
+        time.sleep(WAIT_SECONDS)
+    return not written

@@ -42,6 +42,7 @@ PASSED_ON = ("FEDHPC_DATA", "FEDHPC_MODULES", "FEDHPC_LAUNCHER", "FEDHPC_MPI",
 # Minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds.
 TIME_LIMIT = re.compile(r"\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|unlimited|infinite", re.IGNORECASE)
 WARNING_SECONDS = 120  # between SIGUSR1 and the time limit: a round and its checkpoint have to fit
+SBATCHS_WARNING = 60  # s, of a --signal without @SECONDS
 DIRECTIVE = re.compile(r"#SBATCH --([a-z-]+)(?:=(.*))?")
 
 
@@ -80,11 +81,9 @@ def size(text):
 
 
 def limit(text):
-    """A time limit as sbatch takes it, above the time in which a job is to end."""
+    """A time limit as sbatch takes it."""
     if not TIME_LIMIT.fullmatch(text):
         raise argparse.ArgumentTypeError(f"'{text}' is no time limit such as 90 (minutes), 2:30:00 or 1-12:00:00")
-    if 0 < seconds_of(text) <= WARNING_SECONDS:
-        raise argparse.ArgumentTypeError(f"'{text}' leaves no time: a job is asked to stop {WARNING_SECONDS} s before its end")
     return text
 
 
@@ -96,6 +95,22 @@ def seconds_of(text):
     numbers = [int(number) for number in clock.split(":")]
     units = (3600, 60, 1) if days or len(numbers) == 3 else (60, 1)
     return 86400 * int(days or 0) + sum(number * unit for number, unit in zip(numbers, units))
+
+
+def lead_of(directives):
+    """Seconds before its end at which a job of these sbatch options is asked to stop."""
+    if "signal" not in directives:
+        return WARNING_SECONDS
+    seconds = directives["signal"].partition("@")[2]
+    return int(seconds) if seconds.isdecimal() else SBATCHS_WARNING
+
+
+def refuse_short(directives):
+    """SubmitError where a job of these sbatch options would be asked to stop as it begins."""
+    text, lead = str(directives.get("time", "0")), lead_of(directives)
+    if TIME_LIMIT.fullmatch(text) and 0 < seconds_of(text) <= lead:  # what is no limit is sbatch's to refuse
+        raise SubmitError(f"--time '{text}' leaves no time: a job is asked to stop {lead} s before its end; "
+                          "give a longer one or another --sbatch=--signal=B:USR1@SECONDS")
 
 
 def idle_gpus(options, configs, run, key):
@@ -119,7 +134,9 @@ def directives_of(plan, shape, node_memory=None):
         filled["gpus-per-task"] = shape.gpus_per_rank
     if {"mem-per-cpu", "mem-per-gpu"} & set(shape.directives):  # sbatch takes one of the three
         del filled["mem"]
-    return {**filled, **shape.directives}
+    directives = {**filled, **shape.directives}
+    refuse_short(directives)
+    return directives
 
 
 def fill(template, directives, variables, arguments):
@@ -226,6 +243,7 @@ def shape_of(options):
         if not match:
             raise SubmitError(f"--sbatch {text}: not of the form --option=value (write --sbatch=--option=value)")
         directives[match[1]] = match[2] or ""
+    refuse_short(directives)  # before plans are made, which may give another limit
     return Shape(ranks, options.nodes, 1 if options.gpus else 0, directives=directives)
 
 

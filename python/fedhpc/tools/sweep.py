@@ -49,7 +49,6 @@ import itertools
 import shutil
 import signal
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
@@ -58,7 +57,7 @@ from . import launch, work_folder
 from .paper_plans import of_plan, why_not_compared
 from .paper_table import KEPT, PaperError, differences_of, has_diverged
 from .plan import PlanError, make_plan, needs_of
-from .reproduction import find_program, is_written, program_if_any, set_aside
+from .reproduction import find_program, is_written, program_if_any, set_aside, wait_for_writer
 from .results import files_beside
 from .submit import (SubmitError, add_cluster_options, arrays_of, directives_of, fill, idle_gpus, literal, shape_of,
                      submit, template_of, variables_for)
@@ -68,7 +67,6 @@ from .sweep_runs import SweepError, jobs_of, place_of, read_sweep
 
 OF_JOBS = ("at_once", "nodes", "gpus", "time", "mem", "partition", "account", "job_name", "sbatch", "node_memory",
            "plan_ranks")  # options
-WAIT_SECONDS = 0.2  # between looks at a run of another process
 REFUSED = "sweep: the program refuses this trial"  # first line of a log that no run has written
 
 
@@ -337,10 +335,8 @@ class LocalRuns:
     def _run(self, job, rounds):
         """Resumes or starts one run and says in a few words how it ended; None where none is started any more."""
         # A killed sweep leaves runs at work, which may end at any time until this one is due.
-        if not self.stop and is_written(job.output):
-            say(f"{job.name}: waits for the run that is writing it")
-        while not self.stop and is_written(job.output):
-            time.sleep(WAIT_SECONDS)
+        wait_for_writer(job.output, lambda: say(f"{job.name}: waits for the run that is writing it"),
+                        lambda: self.stop)
         if self.stop:
             return None
         state = self._state(job, rounds)

@@ -19,6 +19,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from .paper_table import PaperError
+from .reproduction import is_written
 
 TAKEN = "another reproduce.py is at work there; --status tells what it does, --stop ends it"
 LOCK_SECONDS = 1.0  # a look at the lock by holder() may be in the way for a moment
@@ -167,6 +168,13 @@ def stop(folder):
     return f"process {pid} has ended: {Notice.read(folder).get('outcome', 'no outcome')}", True
 
 
+def _left_at_work(folder, notice):
+    """What the next call does after one that was killed."""
+    if "job" in notice and is_written(folder / f"{notice['job']}.h5"):
+        return f"its run {notice['job']} is still at work, the next call waits for it"
+    return "the next call goes on"
+
+
 def lines_of_status(folder, rounds_of):
     """What is going on in the folder. rounds_of(run name) gives "round 7 of 20" or "" for a run."""
     notice, who = Notice.read(folder), holder(folder)
@@ -178,7 +186,7 @@ def lines_of_status(folder, rounds_of):
     command = f"command: {notice['command']}"
     if not who:
         end = f"ended {notice['ended']}: {notice['outcome']}" if "ended" in notice else \
-            "ended without a word (killed?); the next call goes on"
+            f"ended without a word (killed?); {_left_at_work(folder, notice)}"
         return [f"nobody is at work; last started {notice['started']}, {end}", command]
     lines = [f"at work since {notice['started']}, process {process_id(folder)} on {notice['host']}", command]
     if "job" in notice:
