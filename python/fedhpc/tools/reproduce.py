@@ -22,8 +22,8 @@ by this is the same with and without --quick.
 When the budget is used up, or on Ctrl-C or SIGTERM, nothing is started any more; the current run is asked
 (SIGUSR1) to finish its round and write a checkpoint. If it does, its file stays and the next call resumes
 it, as it does a killed run that left a checkpoint; otherwise its files are removed. A run that a killed call
-has left at work is waited for. A complete result of another configuration is kept as NAME.old1.h5. --background does all that in a session of its own, with its
-output in DIR/PAPER/reproduce.log.
+has left at work is waited for. A complete result of another configuration is kept as NAME.old1.h5.
+--background does all that in a session of its own, with its output in DIR/PAPER/reproduce.log.
 
 The column `recorded` holds the figure of earlier runs, and in brackets how far this call's lies above it: the figure
 in results/papers/PAPER.csv, or for a run that --quick has shortened that of the whole run up to the same round, where
