@@ -12,7 +12,7 @@ namespace fedhpc {
 
 namespace {
 
-/// The same columns, batch norm's among those that have no gradient: they are sent in full.
+/// The same columns, those of norms among those that have no gradient: they are sent in full.
 LayoutPtr without_norm(const Layout& layout) {
   auto result = std::make_shared<Layout>();
   for (const Field& field : layout.fields()) {
@@ -27,7 +27,7 @@ LayoutPtr without_norm(const Layout& layout) {
 void EF21P::declare(OptionSet& options) {
   options
       .add("algorithm.fraction", fraction_, above_up_to(0.0, 1.0),
-           "K / d: share of the columns that travels in each direction; batch norm's all do")
+           "K / d: share of the columns that travels in each direction; those of norms all do")
       .acts(where("algorithm.columns", {"0"}));
   options.add("algorithm.columns", columns_wanted_, count_from(0),
               "K, columns that travel in each direction; 0: as algorithm.fraction says");
@@ -43,7 +43,7 @@ void EF21P::declare(OptionSet& options) {
            "expectation")
       .acts(both(unless("algorithm.fraction", "1"), where("algorithm.upload", {"rand_k"})));
   options.add("algorithm.server_lr", server_lr_, at_least(0.0),
-              "factor of the mean of the compressed updates, but for batch norm; 1: the mean");
+              "factor of the mean of the compressed updates, but for norms; 1: the mean");
   declare_weighting(options, weighting_);
   options.add_check([](const OptionSet& given) {
     given.refuse_unless_default("train.buffers",

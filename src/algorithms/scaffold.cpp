@@ -21,8 +21,8 @@ void Scaffold::declare(OptionSet& options) {
       Names<Control>{
           {"gradient", Control::Gradient}, {"steps", Control::Steps}, {"none", Control::None}},
       "a client's new control variate: the gradient at the received model on all samples "
-      "(option I), the mean of its local steps (option II), or none, which is fedavg with equal "
-      "weights");
+      "(option I), the mean of its local steps (option II), or none, which is fedavg with the "
+      "same weighting");
   averaging_.declare(options);
   server_.declare(options);
   require_plain_gradients(

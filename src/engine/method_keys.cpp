@@ -103,11 +103,13 @@ std::optional<std::pair<std::string, std::string>> of_one_method(const std::stri
                    std::string(kSection) + key.substr(dot + 1)};
 }
 
-/// Tells which assignments a later one of the command line overrides. They are checked all the same.
+/// Tells what a later assignment of the command line overrides. It is checked all the same.
 void tell_overridden(const std::vector<Assignment>& given, std::vector<std::string>& notes) {
   for (auto one = given.begin(); one != given.end(); ++one) {
     if (one->origin.level != Level::CommandLine) continue;
-    const auto same = [&](const Assignment& other) { return other.key == one->key; };
+    const auto same = [&](const Assignment& other) {
+      return other.origin.level == Level::CommandLine && other.key == one->key;
+    };
     if (std::none_of(one + 1, given.end(), same)) continue;
     const auto last = std::find_if(given.rbegin(), given.rend(), same);
     notes.push_back(concat("key '", one->key, "' is given more than once on the command line; '",

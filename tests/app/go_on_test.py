@@ -96,6 +96,11 @@ class GoOn(Case):
         self.assertIn(f"going on after round {done} from run.ckpt.{done}.h5", self.go_on(f"--run.rounds={done + 2}"))
         self.assertEqual(rounds_in(self.folder / "run.h5"), done + 2)
 
+    def test_its_output_is_given_on_the_command_line(self):
+        self.go_on("--run.output=out.h5")
+        done = self.run_ok("run", "run.ini", "--go-on", "--run.output=out.h5", "--run.rounds=5")
+        self.assertEqual((rounds_in(self.folder / "out.h5"), "more than once" in done.stderr), (5, False))
+
     def test_a_run_whose_checkpoints_are_damaged_tells_how_it_begins_anew(self):
         self.interrupted("--go-on")
         for path in self.folder.glob("run.ckpt.*"):

@@ -119,7 +119,7 @@ class Background(ReproduceCase):
             self.assertIn("    left to the run that is writing it\n", short.stdout)
             self.assertIn("pending (0 of 1 seeds)", short.stdout)
             said = ""
-            with subprocess.Popen(self.command("--seeds", "1"), env=self.environment(), stdout=subprocess.PIPE,
+            with subprocess.Popen(self.command("--seeds", "1", "--budget", "1"), env=self.environment(), stdout=subprocess.PIPE,
                                   text=True) as process:
                 for line in process.stdout:
                     said += line

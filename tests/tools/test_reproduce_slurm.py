@@ -170,7 +170,11 @@ class SlurmArray(ReproduceCase):
 
     def test_what_is_refused(self):
         self.paper("good")
+        quote = "--slurm-options=--comment='a"
         for arguments, message in (("--submit", "goes with --slurm"),
+                                   (f"--list {quote}", "No closing quotation"),
+                                   ("--slurm --slurm-options=--time=2", "the time limit 2 leaves no time"),
+                                   ("--slurm --slurm-options=gpu", "--slurm-options gpu: not of the form"),
                                    ("--only good --status", "--status is of all rows"),
                                    ("--only good --stop", "--stop is of all rows"),
                                    ("--slurm --budget 5", "tasks of SLURM have --slurm-minutes"),

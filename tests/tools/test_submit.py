@@ -103,11 +103,11 @@ class Submit(FakeCluster):
         for text in ("3", "2:01", "0:02:01", "0-1", "0-0:3", "1-0"):
             self.tool("submit", "run.ini", "--time", text)
         for text in ("1", "2", "2:00", "0:90", "0:01:59", "0-0:2"):
-            self.assertIn(f"'{text}' leaves no time: a job is asked to stop 120 s before its end",
+            self.assertIn(f"the time limit {text} leaves no time: a job is asked to stop 120 s before its end",
                           self.tool("submit", "run.ini", f"--time={text}", code=2))
         self.tool("submit", "run.ini", "--sbatch=--time=2", code=2)
         (self.folder / "sweep.ini").write_text("[sweep]\nbase = run.ini\ntrain.lr = 0.1, 0.2\n")
-        self.assertIn("sweep: --time '2' leaves no time", self.tool("sweep", "sweep.ini", "--time=2", code=2))
+        self.assertIn("sweep: the time limit 2 leaves no time", self.tool("sweep", "sweep.ini", "--time=2", code=2))
         self.assertFalse((self.folder / "results").exists())
 
     def test_a_signal_of_ones_own_says_how_much_time_that_is(self):
@@ -118,7 +118,7 @@ class Submit(FakeCluster):
             if lead < seconds_of(text):
                 self.assertEqual(directives(self.tool("submit", "run.ini", *given))["signal"], signal)
             else:
-                self.assertIn(f"submit: --time '{text}' leaves no time: a job is asked to stop {lead} s before its end",
+                self.assertIn(f"submit: the time limit {text} leaves no time: a job is asked to stop {lead} s before its end",
                               self.tool("submit", "run.ini", *given, code=2))
 
     def test_weak_scaling_is_planned_with_all_its_clients(self):

@@ -18,7 +18,8 @@ class BinaryUpdate {
   BinaryUpdate() = default;
   explicit BinaryUpdate(const LayoutPtr& model);
 
-  /// The columns that are binarised: all trainable ones but for biases and batch norm.
+  /// The columns that are binarised: all trainable ones but for biases, norms and
+  /// embeddings.
   const RowPart& weights() const { return weights_; }
   /// The columns of the L tensors in a row of the model.
   const ColumnRanges& tensors() const { return tensors_; }

@@ -25,9 +25,9 @@ namespace fedhpc {
 ///                                     column. 1 with gamma = 1: FedAvg
 ///   K           algorithm.columns     in place of the fraction; 0: by the fraction
 ///   omega + 1   algorithm.scale       true: Rand-K times d / K, which makes it unbiased
-///   gamma       algorithm.server_lr   1: the mean; 0: x stays but for batch norm
+///   gamma       algorithm.server_lr   1: the mean; 0: x stays but for norms
 ///
-/// Every trainable column is compressed but those of batch norm, which travel in full with its
+/// Every trainable column is compressed but those of norms, which travel in full with their
 /// statistics. Gamma does not apply to these: a variance moved beyond the mean may be negative.
 /// Top-K sends K places of ceil(log2 d) bits and K values, Rand-K a seed of 8 bytes and K values.
 ///

@@ -33,8 +33,8 @@ namespace fedhpc {
 ///   eta       train.lr               of m and a
 ///   E, B      train.local_epochs, train.batch_size
 ///
-/// Weights of linear and convolutional layers are binarised, the first and the last too. Biases and
-/// batch norm are trained and sent in full. An upload has a bit for every weight, and one number
+/// Weights of layers are binarised, the first and the last too. Biases, norms and embeddings are
+/// trained and sent in full. An upload has a bit for every weight, and one number
 /// for every tensor, alpha.
 ///
 /// Downloads are the model in full. algorithm.download = binary is FedMUD's comparison with FedBAT:
@@ -67,7 +67,7 @@ class FedBAT final : public Algorithm {
   };
 
   Rows receive(Block& block, std::int64_t round);
-  /// Returns the clients' S(m_i; alpha_i), and the change of their biases and batch norm: [C, P].
+  /// Returns the clients' S(m_i; alpha_i), and the change of all other columns: [C, P].
   Rows train(Block& block, const Rows& start, std::int64_t round);
   StepSizes step_sizes_of(Block& block, std::int64_t round) const;
   void take_step(LocalStep& step, const Rows& start, const Rows& local, StepSizes& sizes);

@@ -46,8 +46,8 @@ namespace fedhpc {
 /// are never compressed, and are averaged. train.clip_norm shortens the loss's gradient.
 ///
 /// Limit case: without compression, at p = 1, with all clients taking part and weighed alike, h_i
-/// drop out of the mean. Rounds are then steps of gradient descent. With h_i = 0, as in round 1, a round is
-/// FedAvg's of K local steps.
+/// drop out of the mean. Rounds are then steps of gradient descent. With h_i = 0, as in round 1, a
+/// round is FedAvg's of K local steps.
 /// Reading: -Com replaces y_i by C(y_i), as in the algorithm box, so that the h_i see what the
 /// server has. By -Local x stays as it is; the model evaluated is x.
 class FedComLoc final : public Algorithm {

@@ -12,7 +12,7 @@ namespace fedhpc {
 /// X. Wu, X. Liu, J. Niu, H. Wang, S. Tang, G. Zhu, H. Su: "Decoupling General and Personalized
 /// Knowledge in Federated Learning via Additive and Low-Rank Decomposition", ACM MM 2024.
 ///
-///   w_k = sigma + tau_k,   tau_k = B_k A_k in every layer, 0 in biases and norms
+///   w_k = sigma + tau_k,   tau_k = B_k A_k in linear and convolutional layers
 ///
 ///   tau_k   <- local training of A_k, B_k with sigma frozen
 ///   sigma_k <- local training from sigma with tau_k frozen           sent

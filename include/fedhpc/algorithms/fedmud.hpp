@@ -29,8 +29,8 @@ namespace fedhpc {
 ///                      they stand for the model, with W = 0
 ///   E epochs, B, eta   train.local_epochs, train.batch_size, train.lr
 ///
-/// The first and the last layer, biases and batch norm are trained and averaged in full. What the
-/// server evaluates is W + U V^T.
+/// The first and the last layer, recurrent ones, biases, norms and embeddings are trained and
+/// averaged in full. What the server evaluates is W + U V^T.
 ///
 /// A round's participant receives the mean factors of the round before. It adds them to its W where
 /// they are due, and draws new ones by the seed. A client that has missed such rounds first needs

@@ -22,7 +22,8 @@ namespace fedhpc {
 ///   kappa_2   algorithm.edge_rounds   edge aggregations per cloud aggregation; 1, with all
 ///                                     clients in every round: FedAvg
 ///   |D_i^l|   block.weights           training samples of client i
-///   L         topology.edges          edges; 1: FedAvg with kappa_2 times as many rounds
+///   L         topology.edges          edges; 1, with all clients in every round: FedAvg with
+///                                     kappa_2 times as many rounds
 ///   eta       train.lr                0: the models stay as they are
 ///   (cohort)  algorithm.cohort        round: drawn once; edge_round: anew for every edge round
 ///

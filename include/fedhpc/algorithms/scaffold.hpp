@@ -38,9 +38,9 @@ namespace fedhpc {
 /// have no control variates and are averaged. Option I costs a pass over a client's samples, at x.
 /// train.clip_norm shortens the loss's gradients; what corrects them comes after.
 ///
-/// Limit case: algorithm.control = none freezes c_i and c at 0 and is FedAvg with equal weights;
-/// nothing but the model travels. With one client, or at equal clients that all take part with full
-/// batches, c_i = c, and rounds of option I and II are FedAvg's, too.
+/// Limit case: algorithm.control = none freezes c_i and c at 0 and is FedAvg with the same
+/// weighting; nothing but the model travels. With one client, or at equal clients that all take
+/// part with full batches, c_i = c, and rounds of option I and II are FedAvg's, too.
 class Scaffold final : public Algorithm {
  public:
   Traits traits() const override { return {.divides_by_rate = kind_ == Control::Steps}; }

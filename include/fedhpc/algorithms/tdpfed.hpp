@@ -39,8 +39,8 @@ namespace fedhpc {
 ///            algorithm.broadcast       factors; tensor: that too, and theta starts from it
 ///
 /// Deviations, and choices where the paper is silent:
-/// - Biases and batch norm stay full; they are pulled towards their own copy by the same quadratic
-///   term.
+/// - Biases, norms, embeddings and recurrent layers stay full; they are pulled towards their own
+///   copy by the same quadratic term.
 /// - The gradient of the factors is taken from the residual [[A]] - theta, which is (23) in exact
 ///   numbers. In float32 (23) loses its last digits, of which Adam makes full steps. (15) is
 ///   printed without its sign.

@@ -47,7 +47,7 @@ from . import bits, launch, paper_page, paper_record, paper_state, paper_table, 
 from .paper_table import PaperError
 from .project import ROOT
 from .reproduction import Reproduction, find_program, paper_names, rows_of
-from .submit import SubmitError, arrays_of, lead_of, submit
+from .submit import SubmitError, arrays_of, options_in, refuse_short, submit
 
 QUICK_SEEDS, FULL_SEEDS = 1, 3
 SCRIPT = ROOT / "tools" / "reproduce.py"
@@ -103,9 +103,13 @@ def parse_arguments(arguments):
     for name in ("seeds", "slurm_minutes", "slurm_tasks"):
         if getattr(options, name) is not None and getattr(options, name) < 1:
             parser.error(f"--{name.replace('_', '-')} {getattr(options, name)}: must be at least 1")
-    lead = lead_of(dict(option.removeprefix("--").partition("=")[::2] for option in shlex.split(options.slurm_options)))
-    if 60 * options.slurm_minutes <= lead:
-        parser.error(f"--slurm-minutes {options.slurm_minutes}: a task is asked to stop {lead} s before its end")
+    try:
+        own = options_in(shlex.split(options.slurm_options), "--slurm-options")
+        refuse_short({"time": options.slurm_minutes, **own})
+    except SubmitError as error:
+        parser.error(str(error))
+    except ValueError as error:  # a quotation without its end
+        parser.error(f"--slurm-options {options.slurm_options}: {error}")
     if not options.budget >= 0:
         parser.error(f"--budget {options.budget}: must be at least 0 minutes")
     if options.submit and not options.slurm:

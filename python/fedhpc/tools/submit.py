@@ -97,6 +97,17 @@ def seconds_of(text):
     return 86400 * int(days or 0) + sum(number * unit for number, unit in zip(numbers, units))
 
 
+def options_in(words, of):
+    """sbatch's options by their names; SubmitError where a word of the argument `of` is none."""
+    found = {}
+    for text in words:
+        match = re.fullmatch(r"--([a-z-]+)(?:=(.*))?", text)
+        if not match:
+            raise SubmitError(f"{of} {text}: not of the form --option=value (write {of}=--option=value)")
+        found[match[1]] = match[2] or ""
+    return found
+
+
 def lead_of(directives):
     """Seconds before its end at which a job of these sbatch options is asked to stop."""
     if "signal" not in directives:
@@ -109,8 +120,8 @@ def refuse_short(directives):
     """SubmitError where a job of these sbatch options would be asked to stop as it begins."""
     text, lead = str(directives.get("time", "0")), lead_of(directives)
     if TIME_LIMIT.fullmatch(text) and 0 < seconds_of(text) <= lead:  # what is no limit is sbatch's to refuse
-        raise SubmitError(f"--time '{text}' leaves no time: a job is asked to stop {lead} s before its end; "
-                          "give a longer one or another --sbatch=--signal=B:USR1@SECONDS")
+        raise SubmitError(f"the time limit {text} leaves no time: a job is asked to stop {lead} s before its end; "
+                          "give a longer one or another --signal=B:USR1@SECONDS")
 
 
 def idle_gpus(options, configs, run, key):
@@ -238,11 +249,7 @@ def shape_of(options):
     for name in ("time", "mem", "partition", "account", "job_name"):
         if getattr(options, name) is not None:
             directives[name.replace("_", "-")] = getattr(options, name)
-    for text in options.sbatch:
-        match = re.fullmatch(r"--([a-z-]+)(?:=(.*))?", text)
-        if not match:
-            raise SubmitError(f"--sbatch {text}: not of the form --option=value (write --sbatch=--option=value)")
-        directives[match[1]] = match[2] or ""
+    directives |= options_in(options.sbatch, "--sbatch")
     refuse_short(directives)  # before plans are made, which may give another limit
     return Shape(ranks, options.nodes, 1 if options.gpus else 0, directives=directives)
 
