@@ -24,6 +24,7 @@ def fedprox(draws, clients, classes, features, alpha, beta):
 
     u_k ~ N(0, alpha), B_k ~ N(0, beta), v_k ~ N(B_k, 1); W_k, b_k ~ N(u_k, 1); x ~ N(v_k, diag(j^-1.2)),
     y = argmax(x W_k + b_k). alpha and beta are deviations, as in numpy's normal.
+    u_k moves all scores of a sample alike, so that alpha changes no label.
     """
     counts = draws.lognormal(4, 2, clients).astype(int) + 50
     model, mean = draws.normal(0, alpha, clients), draws.normal(0, beta, clients)

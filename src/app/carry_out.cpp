@@ -149,7 +149,7 @@ class RoundWarnings {
 void tell_seconds(const RoundReport& report) {
   const RoundMetrics& metrics = report.metrics;
   run_log().debug("round ", report.round, " took ", metrics.wall_seconds,
-                  " s; of rank 0: training ", metrics.seconds_train, " s, downloads and sums ",
+                  " s; of rank 0: training ", metrics.seconds_train, " s, links and sums ",
                   metrics.seconds_aggregate, " s, evaluation ", metrics.seconds_evaluate, " s");
 }
 

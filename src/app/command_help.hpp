@@ -49,14 +49,16 @@ constexpr CommandHelp kCommandHelp[] = {
   Seconds and values of sample gradients take each local step for as much work as the first, with
   what a method computes besides: too much for fedala and scaffold (control = gradient) where a
   client takes many steps.
-  Bytes that change from round to round (some codecs', fedselect's) are those of a client's third
-  round; a note says so where the second's are others. Where a round has several cohorts
-  (hierfavg's edge_round), they are of a client in all of them. What absent or new clients fetch
-  beside the participants (fedcomloc, pfedsop) is not in the bytes.
+  Bytes that change from round to round (some codecs', fedselect's) are those of a third round of
+  the client with the most samples, alone, with one local step a round: a run's may differ much. A
+  note says so where the second's are others. Where a round has several cohorts (hierfavg's
+  edge_round), they are of a client in all of them. What absent or new clients fetch beside the
+  participants (fedcomloc, pfedsop, pfedme with training = all, fedala with learn = all) is not in
+  the bytes.
   With --json also config, the whole configuration as the result file would have it, metrics, the
-  names of its series that will have values, and digests of data, model file and foreign code
+  names of its series that may have values, and digests of data, model file and foreign code
   (docs/semantics.md).
-  With --series instead the series of a run that will have values, the method's own last: a name, a
+  With --series instead the series of a run that may have values, the method's own last: a name, a
   tab, its unit, a tab and its meaning a line. The result file has more, which stay NaN.
 )"},
     {"list", R"(fedhpc list [algorithms|models|datasets|partitioners|factorisations|codecs]

@@ -181,7 +181,8 @@ void declare_generators(DataOptions& data, OptionSet& options) {
       .acts(of_dataset({"words"}));
   options
       .add("data.synthetic_alpha", data.synthetic_alpha, at_least(0.0),
-           "Synthetic(alpha, beta): by how much clients' models differ, a standard deviation")
+           "Synthetic(alpha, beta): deviation of what is added to all numbers of a client's model; "
+           "it changes no label, as all scores rise alike")
       .acts(of_dataset({"synthetic"}));
   options
       .add("data.synthetic_beta", data.synthetic_beta, at_least(0.0),

@@ -12,7 +12,8 @@
 // alpha and beta are standard deviations, as in the public code of both papers (numpy's
 // normal(0, alpha)), from which the published figures come; read as variances they would differ
 // unless 0 or 1. Deviation: every client has data.samples_per_client samples, not a log-normal
-// number. Limit case: alpha = beta = 0 still draws W_k and v_k per client, so it is not iid.
+// number. u_k moves all K scores of a sample alike, so that alpha changes no label and no sample.
+// Limit case: alpha = beta = 0 still draws W_k and v_k per client, so it is not iid.
 //
 // With data.synthetic_clusters = G > 0 clients form planted clusters: client k has u, B, W, b and v
 // of cluster k mod G, each drawn once by the same law, and samples of its own. G = 1 is iid; G of

@@ -44,10 +44,11 @@ void TrainOptions::declare(OptionSet& options) {
       .add("train.decay_biases", decay_biases,
            "whether train.weight_decay is for biases too, those of batch norm among them")
       .acts(unless("train.weight_decay", "0"));
-  options.add("train.clip_norm", clip_norm, at_least(0.0),
-              "the longest gradient of a batch's loss, by its L2 norm over what is trained: longer "
-              "ones are shortened to it, as by clip_grad_norm_; weight decay and a method's "
-              "penalties come after, terms of the loss (MOON, pFedGraph) before; 0: none");
+  options.add(
+      "train.clip_norm", clip_norm, at_least(0.0),
+      "the longest gradient of a batch's loss, by its L2 norm over what is trained (fedselect: "
+      "over the whole model): longer ones are shortened to it, as by clip_grad_norm_; weight decay "
+      "and a method's penalties come after, terms of the loss (MOON, pFedGraph) before; 0: none");
   options.add("train.loss", loss.kind,
               {{"auto", LossKind::Auto},
                {"cross_entropy", LossKind::CrossEntropy},
