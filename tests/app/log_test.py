@@ -88,7 +88,7 @@ class Details(LogCase):
                 self.assertEqual(len(rounds), 4)
                 seconds = r"[\d.e-]+ s"
                 for number, line in enumerate(rounds, 1):
-                    self.assertRegex(line, rf"^round {number} took {seconds}; of rank 0: training {seconds}, downloads "
+                    self.assertRegex(line, rf"^round {number} took {seconds}; of rank 0: training {seconds}, links "
                                            rf"and sums {seconds}, evaluation {seconds}$")
                 written = [line for line in debug if " is written in " in line]
                 removed = [line for line in debug if line.endswith(" is removed")]
