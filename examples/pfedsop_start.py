@@ -4,7 +4,8 @@ Sen, Mohan: "pFedSOP: Accelerating Training Of Personalized Federated Learning U
 Algorithms 1 to 3. Its second-order step is eta_1 / (2 sqrt(rho)) long at most, so that a client hardly hears of the
 others. `algorithm.start` changes one line of Algorithm 1, the model that the step is taken from:
 
-    own       x_i(t-1), the client's own: the paper, and algorithm.name = pfedsop but for rounding
+    own       x_i(t-1), the client's own: the paper, and the models of algorithm.name = pfedsop but for rounding;
+              bytes of the initial model are not booked
     mixture   (1 - beta) x_i(t-1) + beta w, with the paper's weight beta and the server's model w
     server    w = x - eta_2 sum_t Delta_t, which every client can add up from what it receives
 
@@ -49,8 +50,9 @@ class PFedSOPStart(fedhpc.Algorithm):
             block.keep(self.updates, own)
             block.keep(self.kept, trained)
             mean.add(block.weights(self.weighting), block.upload(own, self.codec))
-        self.update = mean.reduce()                            # Delta_t (13)
-        self.server += -self.lr * round.lr_factor * self.update
+        self.update = mean.reduce(otherwise=self.update)       # Delta_t (13); it stays where nobody has samples
+        if round.total_weight("uniform") > 0:
+            self.server += -self.lr * round.lr_factor * self.update
 
     def personalised(self, block, received):
         """x_it of every client, [C, P] (Algorithm 1)."""
@@ -97,8 +99,8 @@ def main(arguments):
     keys = dict(one.split("=", 1) for one in arguments if "=" in one)
     starts = [one for one in arguments if "=" not in one and one != config]
     for start in starts or ["own", "mixture", "server"]:
-        results = fedhpc.run(config, force=True, **{"algorithm.personal_lr": 0.1, **keys, "algorithm.name": "pfedsop_start",
-                                                    "algorithm.start": start, "run.output": f"pfedsop_{start}.h5"})
+        results = fedhpc.run(config, force=True, **{**keys, "algorithm.name": "pfedsop_start", "algorithm.start": start,
+                                                    "run.output": f"pfedsop_{start}.h5"})
         print(start, results.rounds["best_personal_accuracy"].iloc[-1])
 
 

@@ -20,7 +20,7 @@ class Scaffold(fedhpc.Algorithm):
 
     def check(self, options):
         # c_i+ is a mean gradient: it is read off the steps only where each is eta_l times a gradient.
-        for key in ("train.optimizer", "train.momentum", "train.nesterov", "train.weight_decay"):
+        for key in ("train.optimizer", "train.momentum", "train.nesterov", "train.weight_decay", "train.clip_norm"):
             options.refuse_unless_default(key, "algorithm.name = scaffold_py, whose local steps are plain SGD")
 
     def initialise(self, setup):
@@ -41,9 +41,10 @@ class Scaffold(fedhpc.Algorithm):
             own = self.controls.read(block.clients)            # [C, P]  c_i
             correction = control - own                         # c - c_i
             trained, reach = self.local_steps(block, start, correction)
-            # c_i+ <- c_i - c + (x - y_i) / (K eta_l)
-            new = own - control
-            new.add(start - trained, fedhpc.RowNumbers([1 / eta if eta > 0 else 0 for eta in reach]))
+            # c_i+ <- c_i - c + (x - y_i) / (K eta_l); a client without a local step keeps its c_i
+            new = own.clone()
+            new.add(control, [-1 if eta > 0 else 0 for eta in reach])
+            new.add(start - trained, [1 / eta if eta > 0 else 0 for eta in reach])
             block.keep_buffers(trained)
             weights = block.weights(self.weighting)
             update.add(weights, block.upload(trained - start, self.codec))

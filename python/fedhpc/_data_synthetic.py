@@ -1,5 +1,7 @@
 """Synthetic data sets in the laws, and in the order of draws, of the programs that published them."""
 
+import math
+import numbers
 import random
 
 import numpy as np
@@ -76,9 +78,13 @@ def write_synthetic(path, rule, given):
             raise ConfigError(f"{name} cannot be {value!r}; give a whole number of at least {least}")
     if not 0 < options["train_fraction"] < 1:
         raise ConfigError(f"train_fraction cannot be {options['train_fraction']!r}; give a number between 0 and 1")
+    for name in ("alpha", "beta"):
+        value = options.get(name, 0)
+        if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= value < math.inf:
+            raise ConfigError(f"{name} cannot be {value!r}; give a number of at least 0")
     for name in ("seed", "split_seed"):
-        if not is_count(options[name], 0):
-            raise ConfigError(f"{name} cannot be {options[name]!r}; give a whole number of at least 0")
+        if not is_count(options[name], 0) or options[name] >= 2**32:
+            raise ConfigError(f"{name} cannot be {options[name]!r}; give a whole number of 0 to {2**32 - 1}")
     seed, split_seed = int(options["seed"]), int(options["split_seed"])  # Python's generator takes no numpy.int64
     draws, shuffles = np.random.RandomState(seed), random.Random(split_seed)
     made = (fedprox(draws, *sizes, options["alpha"], options["beta"]) if rule == "fedprox"

@@ -87,6 +87,9 @@ def _compiled(torch, module, example_input):
 
 
 def _compare(torch, module, loaded, example_input, way):
+    if example_input.dim() == 3:
+        raise ConfigError("an example [batch, H, W] is of a shape that no run gives: images without a channel axis arrive as "
+                          "[batch, 1, H, W]; give that, and take the axis away in the module's forward")
     state = torch.get_rng_state()
     try:
         for training in (True, False):

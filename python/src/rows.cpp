@@ -281,7 +281,8 @@ void bind_rows(nb::module_& core) {
       "A matrix [C, P] of the run's type (float32 or float64) whose columns a Layout names: a "
       "model per row.\n\n+, -, * and / give new rows with the bits of a method in C++; +=, -= and "
       "*= and /= work in place, and views (rows[1:3]) share memory: what works in place takes rows "
-      "that are the same or lie apart. A single row [1, P] stands for all. "
+      "that are the same or lie apart. In operators, `assign` and `inner_products` a single row "
+      "[1, P] stands for all. "
       "`values` is a numpy array over the same memory; == asks for the same object.");
   rows.attr("__array_ufunc__") = nb::none();  // numpy leaves number * rows to the rows
   bind_memory(rows);

@@ -202,6 +202,8 @@ class Trained(InFolder):
             with self.assertRaisesRegex(fedhpc.ConfigError, f"with such an example: .*; the example is of {words}$"):
                 fedhpc.script_model(net, example, "net.pt")
         fedhpc.script_model(Casts(6, 4), torch.zeros(2, 6).double(), "net.pt")
+        with self.assertRaisesRegex(fedhpc.ConfigError, r"arrive as \[batch, 1, H, W\]"):
+            fedhpc.script_model(nn.Sequential(nn.Flatten(), nn.Linear(6, 4)), torch.zeros(2, 3, 2), "net.pt")
 
     def test_other_files_are_refused(self):
         net = nn.Linear(6, 4)

@@ -141,7 +141,10 @@ class Modules(InFolder):
     def run_of(self, module, x, y=None, **keys):
         """The results of two rounds of three clients of 30 samples, 23 of them to train with."""
         data = fedhpc.write_dataset("mine.h5", x, self.y if y is None else y, clients=np.arange(90) % 3)
-        of_model = fedhpc.script_model(module, torch.from_numpy(x[:2]).float(), "net.pt")
+        example = torch.from_numpy(x[:2]).float()
+        if example.dim() == 3:  # as a run gives it
+            example = example.unsqueeze(1)
+        of_model = fedhpc.script_model(module, example, "net.pt")
         return fedhpc.run({**KEYS, "run.dtype": "float32", **data, **of_model, "run.rounds": 2, **keys},
                           progress=False, force=True)
 

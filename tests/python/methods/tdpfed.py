@@ -14,10 +14,10 @@ class TDPFed(fedhpc.Algorithm):
     can_leave_rounds = True
 
     def declare(self, options):
-        for key in ("optimizer", "momentum", "nesterov", "weight_decay"):
+        for key in ("optimizer", "momentum", "nesterov", "weight_decay", "clip_norm"):
             options.acts(f"train.{key}", fedhpc.unless("algorithm.name", "tdpfed_py"))
         adam, fit = fedhpc.where("algorithm.factor_solver", "adam"), fedhpc.where("algorithm.factor_solver", "fit")
-        for key in ("train.lr", "train.lr_schedule"):
+        for key in ("train.lr", "train.lr_schedule", "train.lr_warmup"):
             options.acts(key, adam)
         options.add("lambda", 12.0, at_least=0, help="weight of the term lambda/2 ||theta - [[A]]||^2")
         options.add("personal_lr", 0.08, at_least=0, help="learning rate of theta")
