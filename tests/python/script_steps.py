@@ -11,11 +11,17 @@ KEYS = {"algorithm.name": "fedavg", "run.dtype": "float64", "run.output": "run.h
         "run.save": ["init", "partition"]}
 
 
+def example_of(x):
+    """Two samples of the data x as a run gives them."""
+    two = torch.from_numpy(x[:2])
+    return two.unsqueeze(1) if two.dim() == 3 else two
+
+
 def ten_steps(case, net, x, y):
     """Fails `case` unless three clients' steps are those of torch, and move all fields; returns the fields' names."""
     net = net.double()
     data = fedhpc.write_dataset("steps.h5", x, y, clients=np.arange(len(x)) % 3)
-    keys = fedhpc.script_model(net, torch.from_numpy(x[:2]), "steps.pt")
+    keys = fedhpc.script_model(net, example_of(x), "steps.pt")
     fedhpc.run({**KEYS, **data, **keys, "run.rounds": 1, "train.batch_size": 0, "train.local_epochs": 10, "train.lr": 0.1,
                 "train.momentum": 0.9, "algorithm.weighting": "uniform"}, progress=False, force=True)
     with h5py.File("run.h5") as file:

@@ -375,8 +375,9 @@ class Synthetic(InFolder):
     def test_refused(self):
         for words, options in (("rule cannot be 'x'", {"rule": "x"}), ("clients cannot be 0", {"clients": 0}),
                                ("clients cannot be True", {"clients": True}), ("seed cannot be 1.5", {"seed": 1.5}),
-                               ("seed cannot be 4294967296", {"seed": 2**32}), ("alpha cannot be -1", {"alpha": -1}),
-                               ("beta cannot be 'a'", {"beta": "a"}),
+                               ("seed cannot be 4294967296", {"seed": 2**32}),
+                               ("alpha cannot be -1", {"rule": "fedprox", "alpha": -1}),
+                               ("beta cannot be 'a'", {"rule": "fedprox", "beta": "a"}),
                                ("classes cannot be 1", {"classes": 1}), ("train_fraction", {"train_fraction": 1.0}),
                                ("alpha is none of rule 'leaf'; leave it out", {"alpha": 1.0}),
                                ("beta is none of rule 'leaf'", {"beta": 0})):

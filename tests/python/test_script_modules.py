@@ -16,7 +16,7 @@ skip_without_torch()
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
-from script_steps import KEYS, ten_steps  # noqa: E402
+from script_steps import KEYS, example_of, ten_steps  # noqa: E402
 
 
 class Sequence(nn.Module):
@@ -141,10 +141,7 @@ class Modules(InFolder):
     def run_of(self, module, x, y=None, **keys):
         """The results of two rounds of three clients of 30 samples, 23 of them to train with."""
         data = fedhpc.write_dataset("mine.h5", x, self.y if y is None else y, clients=np.arange(90) % 3)
-        example = torch.from_numpy(x[:2]).float()
-        if example.dim() == 3:  # as a run gives it
-            example = example.unsqueeze(1)
-        of_model = fedhpc.script_model(module, example, "net.pt")
+        of_model = fedhpc.script_model(module, example_of(x).float(), "net.pt")
         return fedhpc.run({**KEYS, "run.dtype": "float32", **data, **of_model, "run.rounds": 2, **keys},
                           progress=False, force=True)
 
