@@ -83,8 +83,10 @@ def write_synthetic(path, rule, given):
         if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= value < math.inf:
             raise ConfigError(f"{name} cannot be {value!r}; give a number of at least 0")
     for name in ("seed", "split_seed"):
-        if not is_count(options[name], 0) or options[name] >= 2**32:
-            raise ConfigError(f"{name} cannot be {options[name]!r}; give a whole number of 0 to {2**32 - 1}")
+        if not is_count(options[name], 0):
+            raise ConfigError(f"{name} cannot be {options[name]!r}; give a whole number of at least 0")
+    if options["seed"] >= 2**32:  # numpy's generator takes no more
+        raise ConfigError(f"seed cannot be {options['seed']!r}; give a whole number of 0 to {2**32 - 1}")
     seed, split_seed = int(options["seed"]), int(options["split_seed"])  # Python's generator takes no numpy.int64
     draws, shuffles = np.random.RandomState(seed), random.Random(split_seed)
     made = (fedprox(draws, *sizes, options["alpha"], options["beta"]) if rule == "fedprox"

@@ -23,8 +23,8 @@ def script_model(module, example_input, path):
 
     What the file computes is compared with the module, in train() and in eval(), for batches of two sizes; so are
     gradients. Raises ConfigError where they differ, which a trace does if a module has dropout, batch norm or
-    torch.no_grad, or where neither way works; DataError where the file cannot be written. An earlier file at `path` is
-    replaced by a good one only.
+    torch.no_grad, where neither way works, or for an example [batch, H, W]; DataError where the file cannot be
+    written. An earlier file at `path` is replaced by a good one only.
 
     fedhpc.export_model is the way to models that train many clients at a time; this one takes any module that
     autograd differentiates, one client after the other, on the CPU.
@@ -32,6 +32,9 @@ def script_model(module, example_input, path):
     import torch
 
     path = Path(path).resolve()
+    if isinstance(example_input, torch.Tensor) and example_input.dim() == 3:
+        raise ConfigError("an example [batch, H, W] is of a shape that no run gives: images without a channel axis "
+                          "arrive as [batch, 1, H, W]; give that, and take the axis away in the module's forward")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch.jit tells of its successors
         return _write(torch, module, example_input, path)
@@ -87,9 +90,6 @@ def _compiled(torch, module, example_input):
 
 
 def _compare(torch, module, loaded, example_input, way):
-    if example_input.dim() == 3:
-        raise ConfigError("an example [batch, H, W] is of a shape that no run gives: images without a channel axis arrive as "
-                          "[batch, 1, H, W]; give that, and take the axis away in the module's forward")
     state = torch.get_rng_state()
     try:
         for training in (True, False):
